@@ -1,0 +1,1 @@
+"""CrewAI memory on MongoDB."""

@@ -1,0 +1,19 @@
+"""Where the workbook keeps and finds its files."""
+
+import os
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+DATA = PROJECT / "data"
+NOTEBOOKS = PROJECT / "notebooks"
+
+
+def home() -> Path:
+    """Return the folder for the embedded database and everything else kept between runs.
+
+    Returns:
+        `WORKBOOK_HOME` when it is set, else `.workbook` in the project, wherever the notebook or
+        the shell stands. The folder may not exist yet.
+    """
+    chosen = os.environ.get("WORKBOOK_HOME")
+    return Path(chosen).expanduser().resolve() if chosen else PROJECT / ".workbook"

@@ -1,0 +1,25 @@
+"""Keep CrewAI silent and on this machine."""
+
+import os
+
+from workbook import paths
+
+OPT_OUTS = {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_TRACKING": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "CREWAI_DISABLE_VERSION_CHECK": "true",
+    "OTEL_SDK_DISABLED": "true",
+    "ANONYMIZED_TELEMETRY": "false",
+}
+
+
+def silence_crewai() -> None:
+    """Set the opt-outs that CrewAI reads at import, unless the environment already decides them.
+
+    Without them a fresh machine waits for telemetry at exit and is asked a tracing question.
+    CrewAI's own SQLite file goes into the workbook's folder instead of the home directory.
+    """
+    for name, value in OPT_OUTS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("CREWAI_STORAGE_DIR", str(paths.home() / "crewai"))

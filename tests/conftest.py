@@ -1,0 +1,52 @@
+"""What every test shares: a database server, and a fresh database on it for each test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Keys in the environment must not turn an offline test into an online one; only the database may
+# be chosen from outside: `make test MONGODB_URI=...` runs the same tests against it.
+CHOSEN_URI = os.environ.pop("MONGODB_URI", None) or os.environ.pop("ATLAS_URI", None)
+for name in ("VOYAGE_API_KEY", "OPENAI_API_KEY", "MODEL"):
+    os.environ.pop(name, None)
+
+import workbook  # noqa: E402, F401 - silences CrewAI before anything imports it
+
+
+@pytest.fixture(scope="session")
+def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return a connection string: the server named from outside, else an embedded one."""
+    if CHOSEN_URI:
+        yield CHOSEN_URI
+        return
+    from workbook import embedded
+
+    home: Path = tmp_path_factory.mktemp("workbook-home")
+    server = embedded.start(home)
+    yield server.uri
+    embedded.stop(home)
+
+
+@pytest.fixture
+def database_name(mongodb_uri: str) -> Iterator[str]:
+    """Return the name of a database that exists for this test only."""
+    import pymongo
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield name
+    with pymongo.MongoClient(mongodb_uri) as client:
+        client.drop_database(name)
+
+
+@pytest.fixture
+def backend(mongodb_uri: str, database_name: str) -> Iterator[object]:
+    """Return a `MongoDBStorageBackend` on a fresh database."""
+    from crewai_mongodb_memory import MongoDBStorageBackend
+
+    with MongoDBStorageBackend(mongodb_uri, database_name=database_name) as storage:
+        yield storage
