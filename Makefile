@@ -1,0 +1,50 @@
+# make demo   set up on a fresh machine, then run the crew that remembers
+# make lab    open the notebooks
+# make test   every test, the notebooks included
+#
+# Each target sets up .venv by itself when it is missing or requirements.txt has changed.
+# PYTHON=/path/to/python3.12 chooses the Python; MONGODB_URI=... chooses the database.
+
+PY := .venv/bin/python
+WORKERS ?= 2
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lab test lint notebooks badges cases bench clean
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+setup:
+	@bash .ci/setup
+
+demo: setup
+	@$(PY) -m workbook demo
+
+lab: setup
+	@$(PY) -m workbook lab
+
+lint: setup
+	$(PY) -m ruff check src tests data
+	$(PY) -m ruff format --check src tests data
+	$(PY) -m mypy
+
+test: lint
+	$(PY) -m pytest -n $(WORKERS) tests
+
+notebooks: setup
+	@$(PY) -m workbook.notebooks run
+
+badges: setup
+	@$(PY) -m workbook.notebooks badges $(REPO)
+
+cases: setup
+	@$(PY) -m tests.cases
+
+bench: setup
+	@$(PY) -m tests.benchmarks
+
+clean:
+	@if [ -x $(PY) ]; then $(PY) -m workbook stop >/dev/null 2>&1 || true; fi
+	rm -rf .venv .workbook .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

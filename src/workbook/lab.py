@@ -1,0 +1,23 @@
+"""`python -m workbook lab`: the notebooks in JupyterLab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from workbook import paths
+
+
+def main(argv: list[str]) -> int:
+    """Open JupyterLab on the notebooks folder; `argv` is passed on to it.
+
+    Returns:
+        JupyterLab's exit code, or 1 with one line of advice when it is not installed.
+    """
+    try:
+        import jupyterlab  # noqa: F401
+    except ImportError:
+        print("JupyterLab is missing here: pip install -r requirements.txt", file=sys.stderr)
+        return 1
+    start = paths.NOTEBOOKS / "00_start_here.ipynb"
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(start), *argv])
