@@ -35,8 +35,8 @@ def test_colab_keeps_its_own_numpy_and_pandas() -> None:
 
 def test_the_wheel_brings_the_backend_alone(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-        + ["-w", str(tmp_path), str(PROJECT)],
+        f"{sys.executable} -m pip wheel -q --no-deps --no-build-isolation -w {tmp_path} .".split(),
+        cwd=PROJECT,
         check=True,
         timeout=120,
     )

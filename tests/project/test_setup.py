@@ -1,4 +1,4 @@
-"""Setting up on a machine where something is wrong: one line that says what to do, no half .venv."""
+"""Setting up where something is wrong: one line that says what to do, and no half-made .venv."""
 
 from __future__ import annotations
 
