@@ -146,9 +146,10 @@ def _real_llm(model: str, *, base_url: str | None) -> BaseLLM:
             f"MODEL={model} needs {key}: set it in the environment or in Colab's secrets, "
             "or unset MODEL to use the scripted model."
         )
-    settings = {"base_url": base_url, "api_key": keys.read(key or "") or "none"} if base_url else {}
+    # A server of one's own asks for no key, but the client that speaks to it does.
+    api_key = (key and keys.read(key)) or ("none" if base_url else None)
     try:
-        return LLM(model=model, **settings)
+        return LLM(model=model, base_url=base_url, api_key=api_key)
     except ImportError as error:
         raise ConnectError(
             f"CrewAI cannot use MODEL={model} here: {str(error).splitlines()[0]} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -14,9 +15,7 @@ def main(argv: list[str]) -> int:
     Returns:
         JupyterLab's exit code, or 1 with one line of advice when it is not installed.
     """
-    try:
-        import jupyterlab  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("jupyterlab") is None:
         print("JupyterLab is missing here: pip install -r requirements.txt", file=sys.stderr)
         return 1
     start = paths.NOTEBOOKS / "00_start_here.ipynb"
