@@ -1,0 +1,1 @@
+"""What keeps the notebooks in order: their set-up cell, their addresses, and how they are run."""

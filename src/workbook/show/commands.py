@@ -1,0 +1,60 @@
+"""Show which commands a block of code sent to MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from workbook.commands import Recording, Sent, recorder
+from workbook.show.documents import abbreviate
+from workbook.show.tables import Table, table
+
+LONGEST = 160  # characters of a command's body that a row shows
+
+
+class Commands:
+    """The commands of a block, as a table: command, collection, what it said, what came back."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def __len__(self) -> int:
+        return len(self._recording)
+
+    def __iter__(self) -> Iterator[Sent]:
+        return iter(self._recording)
+
+    def table(self) -> Table:
+        """Return the commands as a pandas frame, in the order in which they were sent."""
+        rows = [(each.name, each.collection, _said(each), each.returned) for each in self]
+        return table(rows, columns=("command", "collection", "what it said", "returned"))
+
+    def __repr__(self) -> str:
+        return repr(self.table()) if len(self) else "(no commands)"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_() if len(self) else "<p>(no commands)</p>"
+
+
+@contextmanager
+def commands() -> Iterator[Commands]:
+    """Record the commands that the block sends, on any client that `connect()` has made.
+
+    Background writes count when they are sent before the block ends: drain a crew's memory inside
+    the block. Sign-in commands and the driver's own housekeeping are never recorded.
+
+    Yields:
+        What was sent: `len()` counts it, and as a cell's last expression it is a table.
+    """
+    with recorder.recording() as recording:
+        yield Commands(recording)
+
+
+def _said(sent: Sent) -> str:
+    body: Mapping[str, Any] = {
+        key: value for key, value in sent.body.items() if key not in {sent.name, "collection"}
+    }
+    said = ", ".join(f"{key}: {abbreviate(value)}" for key, value in body.items())
+    said = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    return f"{said} (refused: {sent.error})" if sent.error else said

@@ -1,0 +1,128 @@
+"""Show documents as they lie in the database, in the notation of mongosh."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from itertools import islice
+from typing import Any
+
+from bson import Binary, ObjectId
+
+WIDTH = 96
+VECTOR_FROM = 9  # numbers; a shorter list is shown whole
+
+
+class Documents:
+    """Documents that draw themselves: field by field, vectors cut short, long texts wrapped."""
+
+    def __init__(self, documents: Sequence[Mapping[str, Any]], more: bool = False) -> None:
+        self.documents = list(documents)
+        self._more = more
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __repr__(self) -> str:
+        shown = [_render(document) for document in self.documents] or ["(no documents)"]
+        return "\n".join([*shown, "…"] if self._more else shown)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self), quote=False)}</pre>"
+
+
+def documents(
+    found: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+    *,
+    fields: Sequence[str] | None = None,
+    limit: int = 10,
+) -> Documents:
+    """Show documents as the database holds them.
+
+    Args:
+        found: A document, a cursor, or any iterable of documents; `None` (what `find_one` returns
+            when nothing matches) shows as no documents.
+        fields: Show these fields only, in this order.
+        limit: How many documents to show; an ellipsis stands for those left out.
+
+    Returns:
+        The documents, drawn in mongosh's notation. A vector shows its first three numbers and
+        its length.
+    """
+    each = [found] if isinstance(found, Mapping) else (found or [])
+    taken = list(islice(each, limit + 1))
+    chosen = [_only(document, fields) for document in taken[:limit]]
+    return Documents(chosen, more=len(taken) > limit)
+
+
+def _only(document: Mapping[str, Any], fields: Sequence[str] | None) -> Mapping[str, Any]:
+    if fields is None:
+        return document
+    return {name: document[name] for name in fields if name in document}
+
+
+def _render(value: Any, indent: int = 0) -> str:
+    if isinstance(value, Mapping):
+        return _block("{", [f"{name}: " for name in value], list(value.values()), "}", indent)
+    if _is_vector(value):
+        first = ", ".join(f"{number:.4f}" for number in value[:3])
+        return f"[ {first}, … {len(value):,} numbers ]"
+    if isinstance(value, (list, tuple)):
+        return _block("[", [""] * len(value), list(value), "]", indent)
+    if isinstance(value, str):
+        return _wrapped(repr(value), indent)
+    return _scalar(value)
+
+
+def _block(opening: str, names: list[str], values: list[Any], closing: str, indent: int) -> str:
+    """Draw a document or an array on one line when it is short, else on one line per item."""
+    if not values:
+        return opening + closing
+    parts = [name + _render(value, indent + 2) for name, value in zip(names, values, strict=True)]
+    line = f"{opening} {', '.join(parts)} {closing}"
+    if indent and len(line) + indent <= WIDTH and "\n" not in line:
+        return line
+    pad = " " * (indent + 2)
+    inner = "".join(f"{pad}{part},\n" for part in parts)
+    return f"{opening}\n{inner}{' ' * indent}{closing}"
+
+
+def _is_vector(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) >= VECTOR_FROM
+        and all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in value)
+    )
+
+
+def _wrapped(text: str, indent: int) -> str:
+    lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, replace_whitespace=False)
+    return ("\n" + " " * (indent + 4)).join(lines)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"ISODate('{value.replace(tzinfo=None).isoformat(timespec='seconds')}Z')"
+    if isinstance(value, ObjectId):
+        return f"ObjectId('{value}')"
+    if isinstance(value, bytes):
+        kind = value.subtype if isinstance(value, Binary) else 0
+        return f"BinData({kind}, {len(value):,} bytes)"
+    words = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else repr(value)
+
+
+def abbreviate(value: Any) -> str:
+    """Return a value in mongosh's notation on one line, long arrays cut after two items."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{name}: {abbreviate(item)}" for name, item in value.items())
+        return f"{{{inner}}}"
+    if _is_vector(value):
+        return f"[… {len(value):,} numbers]"
+    if isinstance(value, (list, tuple)):
+        shown = [abbreviate(item) for item in value[:2]]
+        rest = [f"… {len(value):,} in all"] if len(value) > len(shown) else []
+        return f"[{', '.join(shown + rest)}]"
+    return repr(value) if isinstance(value, str) else _scalar(value)
