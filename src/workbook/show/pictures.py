@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -31,7 +32,8 @@ class Picture:
 
         data = {"image/png": self.png, "text/plain": self.alt}
         display(data, metadata={"image/png": {"alt": self.alt}}, raw=True)  # type: ignore[no-untyped-call]
-        print(self.alt)
+        caption = {"text/html": f"<p><small>{escape(self.alt)}</small></p>", "text/plain": self.alt}
+        display(caption, raw=True)  # type: ignore[no-untyped-call]
 
 
 def picture(figure: Figure, alt: str) -> Picture:
@@ -69,6 +71,7 @@ def bars(values: Mapping[str, float], *, title: str, unit: str) -> Picture:
     axes.bar_label(drawn, labels=[_count(number) for number in numbers], padding=4)
     axes.invert_yaxis()
     axes.set(title=title, xlabel=unit)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     plain(axes)
     axes.margins(x=0.15)
     said = "; ".join(f"{name}: {_count(value)}" for name, value in values.items())
