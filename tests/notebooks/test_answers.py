@@ -1,0 +1,46 @@
+"""Each exercise: unsolved it says so, its solution passes, its wrong answers are told why."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+from workbook.notebooks.homes import environment, own_home
+from workbook.notebooks.run import CELL_TIMEOUT, all_notebooks
+
+
+def solution(cell: Any) -> str:
+    found = re.search(r"```python\n(.*?)\n```", cell.source, re.S)
+    assert found
+    return found[1]
+
+
+def said(client: NotebookClient, source: str, number: int) -> str:
+    """Run a cell in the notebook's kernel and return what it shows last, as text."""
+    cell = client.execute_cell(new_code_cell(source), number, store_history=False)
+    return str(cell.outputs[-1].data["text/plain"])
+
+
+@pytest.mark.parametrize("path", all_notebooks(), ids=lambda path: path.stem)
+def test_exercises(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    client = NotebookClient(notebook, timeout=CELL_TIMEOUT, resources=resources)
+    with own_home() as home, client.setup_kernel(env=os.environ | environment(home)):
+        for number, cell in enumerate(notebook.cells):
+            if "exercise" in cell.metadata.get("tags", []):
+                assert said(client, cell.source, number).startswith("Unsolved."), cell.source
+                for wrong in cell.metadata.wrong:
+                    answer = said(client, cell.source.replace("...", wrong), number)
+                    assert answer.startswith("Not yet. "), (wrong, answer)
+                answer = said(client, solution(notebook.cells[number + 1]), number)
+                assert answer.startswith("Solved."), answer
+            elif cell.cell_type == "code":
+                client.execute_cell(cell, number)
