@@ -1,0 +1,163 @@
+"""One `MongoClient`, built when it is first needed and owned by its backend."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.driver_info import DriverInfo
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+
+from crewai_mongodb_memory.errors import MemoryConnectionError
+
+APP_NAME = "devrel-integ-crewai-python"
+DRIVER_NAME = "crewai-mongodb-memory"
+
+# An agent that waits half a minute for a wrong address looks hung; together these stay under 10 s.
+DEFAULT_TIMEOUTS = {"serverSelectionTimeoutMS": 8_000, "connectTimeoutMS": 5_000}
+
+AUTHENTICATION_FAILED = 18
+ATLAS_ERROR = 8000
+
+
+class Connection:
+    """A lazy, thread-safe `MongoClient` that knows how to explain why it failed.
+
+    A copy, an unpickled one, and one used after a fork each open a client of their own.
+
+    Args:
+        uri: The connection string.
+        client_kwargs: Further arguments for `MongoClient`. The application name and the driver
+            name are ours, and win over the caller's and the connection string's.
+    """
+
+    def __init__(self, uri: str, client_kwargs: dict[str, Any]) -> None:
+        if not isinstance(uri, str) or not uri.startswith(("mongodb://", "mongodb+srv://")):
+            raise MemoryConnectionError(
+                "The connection string must begin with mongodb:// or mongodb+srv://: copy it from "
+                "Atlas (Connect, Drivers), and check that the variable that holds it is set"
+            )
+        self.masked_uri = mask(uri)
+        self._uri = uri
+        self._client_kwargs = client_kwargs
+        self._client: MongoClient[dict[str, Any]] | None = None
+        self._owner = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Connection], tuple[str, dict[str, Any]]]:
+        return Connection, (self._uri, self._client_kwargs)
+
+    @property
+    def client(self) -> MongoClient[dict[str, Any]]:
+        """The client; built at the first call.
+
+        Raises:
+            MemoryConnectionError: If the connection string or an option is malformed, or `close()`
+                was called.
+        """
+        with self._lock:
+            if self._closed:
+                raise MemoryConnectionError(
+                    "This backend is closed: make a new MongoDBStorageBackend, or close it later"
+                )
+            if self._client is None or self._owner != os.getpid():
+                self._client, self._owner = self._build(), os.getpid()
+            return self._client
+
+    def close(self) -> None:
+        """Close the client. Calling it again does nothing."""
+        with self._lock:
+            if self._client is not None and self._owner == os.getpid():
+                self._client.close()
+            self._client, self._closed = None, True
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn failures of the connection into one sentence that says what to check.
+
+        Raises:
+            MemoryConnectionError: If the server cannot be reached or refuses the credentials.
+        """
+        try:
+            yield
+        except ServerSelectionTimeoutError as error:
+            raise MemoryConnectionError(
+                f"Cannot reach MongoDB at {self.masked_uri}: check the address and that the server "
+                "runs, and on Atlas that this machine's IP address is on the access list (Network "
+                f"Access). {str(error).split(', Timeout:')[0]}"
+            ) from error
+        except ConfigurationError as error:
+            raise MemoryConnectionError(
+                f"Cannot use the connection string {self.masked_uri}: check the cluster's address, "
+                f"the options, and that this machine resolves DNS names. {error}"
+            ) from error
+        except ConnectionFailure as error:
+            raise MemoryConnectionError(
+                f"The connection to {self.masked_uri} broke: whether the server applied this call "
+                f"is not known. Reads, save() and update() are safe to repeat. {error}"
+            ) from error
+        except OperationFailure as error:
+            if not _is_refused_login(error):
+                raise
+            raise MemoryConnectionError(
+                f"MongoDB at {self.masked_uri} refuses the credentials: check the user name, the "
+                "password (special characters percent-encoded) and authSource"
+            ) from error
+
+    def _build(self) -> MongoClient[dict[str, Any]]:
+        ours = {"appname", "driver"}
+        options = {k: v for k, v in self._client_kwargs.items() if k.lower() not in ours}
+        given = {name.lower() for name in options} | _options_in(self._uri)
+        options |= {k: v for k, v in DEFAULT_TIMEOUTS.items() if k.lower() not in given}
+        try:
+            return MongoClient(
+                self._uri, appname=APP_NAME, driver=DriverInfo(DRIVER_NAME), **options
+            )
+        except (PyMongoError, ValueError, TypeError) as error:
+            # The parser may quote a piece of a password that it took for a host or a port, so
+            # neither its words nor the error itself may be shown without looking.
+            raise MemoryConnectionError(
+                f"The connection string {self.masked_uri} or an option given with it is malformed: "
+                "check the address, and percent-encode special characters in the user name and "
+                f"password (urllib.parse.quote_plus). {self._without_secrets(error)}".rstrip()
+            ) from None
+
+    def _without_secrets(self, error: Exception) -> str:
+        userinfo = self._uri.partition("://")[2].rpartition("@")[0]
+        pieces = [piece for piece in re.split(r"[:/@?,%]", userinfo) if piece]
+        told = str(error)
+        return "" if any(piece in told for piece in pieces) else told
+
+
+def mask(uri: str) -> str:
+    """Return a connection string in which `***` stands for the password and other secrets."""
+    scheme, _, rest = uri.partition("://")
+    userinfo, at, address = rest.rpartition("@")
+    if at:
+        userinfo = userinfo.partition(":")[0] + (":***" if ":" in userinfo else "")
+    address = re.sub(
+        r"(?i)(authMechanismProperties|tlsCertificateKeyFilePassword)=[^&]*", r"\1=***", address
+    )
+    return f"{scheme}://{userinfo}{at}{address}"
+
+
+def _options_in(uri: str) -> set[str]:
+    return {option.partition("=")[0].lower() for option in uri.rpartition("?")[2].split("&")}
+
+
+def _is_refused_login(error: OperationFailure) -> bool:
+    if error.code == ATLAS_ERROR:
+        return "auth" in str(error).lower()
+    return error.code == AUTHENTICATION_FAILED

@@ -1,0 +1,107 @@
+"""Vector search: which condition goes where, how wide to search, and what a score means."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
+
+from crewai_mongodb_memory import filters, pipelines
+from crewai_mongodb_memory.filters import Filter
+from crewai_mongodb_memory.indexes import VectorIndex
+from crewai_mongodb_memory.log import log_once
+
+Documents = Collection[dict[str, Any]]
+
+OVERLOADED = 489
+ATTEMPTS = 3
+WIDEN_BY = 10
+
+
+def run(
+    memories: Documents, index: VectorIndex, query: list[float], match: Filter, limit: int
+) -> list[dict[str, Any]]:
+    """Return the nearest documents that match, the nearest first.
+
+    Conditions on declared filter paths are applied inside `$vectorSearch`. Others are matched
+    after it, and the search is widened until `limit` documents are found or there are no more.
+
+    Args:
+        memories: The collection.
+        index: Its vector index.
+        query: The query's vector.
+        match: Conditions by field, each `{"$eq": value}` or `{"$in": values}`.
+        limit: How many documents at most; at least 1.
+
+    Raises:
+        VectorIndexError: If the server refuses the search. It is logged as well, since CrewAI
+            swallows what a search raises.
+    """
+    if any(condition.get("$in") == [] for condition in match.values()):
+        return []
+    limit = min(limit, pipelines.MAX_CANDIDATES)
+    inside = {path: c for path, c in match.items() if _is_prefilter(index, path, c)}
+    after = {path: c for path, c in match.items() if path not in inside}
+    try:
+        if after:
+            return _widening(memories, index, query, inside, after, limit)
+        pipeline = pipelines.vector_search(index.name, query, inside, after, limit, limit)
+        return _aggregate(memories, pipeline)
+    except OperationFailure as error:
+        problem = index.explain(error)
+        log_once(str(problem))
+        raise problem from error
+
+
+def cosine(score: float) -> float:
+    """Return cosine similarity, from 0 to 1, for Atlas's score of (1 + cosine) / 2.
+
+    Atlas computes in single precision: digits beyond the sixth are noise, and would keep the same
+    text from reaching 1.0.
+    """
+    return min(max(round(2 * score - 1, 6), 0.0), 1.0)
+
+
+def _is_prefilter(index: VectorIndex, path: str, condition: Filter) -> bool:
+    return path in index.filter_paths and filters.is_prefilterable(condition)
+
+
+def _widening(
+    memories: Documents,
+    index: VectorIndex,
+    query: list[float],
+    inside: Filter,
+    after: Filter,
+    limit: int,
+) -> list[dict[str, Any]]:
+    for path in after.keys() - index.filter_paths:
+        log_once(
+            f"{memories.full_name}: {path} is filtered after the search, which costs more; declare "
+            f"it once by metadata_filter_fields=({path.removeprefix('metadata.')!r},)",
+            logging.INFO,
+        )
+    most = min(memories.estimated_document_count(), pipelines.MAX_CANDIDATES)
+    width = max(WIDEN_BY * limit, pipelines.MIN_CANDIDATES)
+    while True:
+        width = min(width, pipelines.MAX_CANDIDATES)
+        pipeline = pipelines.vector_search(index.name, query, inside, after, width, limit)
+        found = _aggregate(memories, pipeline)
+        if len(found) >= limit or width >= most:
+            return found
+        width *= WIDEN_BY
+
+
+def _aggregate(memories: Documents, pipeline: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run a search again, a little later, when the server says that it is overloaded."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return list(memories.aggregate(pipeline))
+        except OperationFailure as error:
+            if error.code != OVERLOADED:
+                raise
+            time.sleep(0.2 * 2**attempt)
+    return list(memories.aggregate(pipeline))
