@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from crewai_mongodb_memory import MongoDBStorageBackend
     from workbook.embedder import Embedder
 
-#: Milliseconds after which an unreachable database is given up.
-SERVER_SELECTION_TIMEOUT_MS = 8_000
-
 
 class ConnectError(Exception):
     """Something this run was told to use cannot be used; the message says what to change."""
@@ -85,8 +82,8 @@ def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Con
     Raises:
         ConnectError: When `MODEL` names a model that cannot be used.
         workbook.embedded.EmbeddedError: When the embedded database cannot be started.
-        crewai_mongodb_memory.MongoDBMemoryError: When the database of the connection string is
-            malformed, unreachable (within 10 seconds) or refuses the credentials.
+        crewai_mongodb_memory.MemoryConnectionError: When the connection string is malformed, or
+            its server is unreachable (after 10 seconds at most) or refuses the credentials.
     """
     named = keys.read("MONGODB_URI") or keys.read("ATLAS_URI")
     uri = named or embedded.start().uri
@@ -111,10 +108,10 @@ def _backend(uri: str, database_name: str) -> MongoDBStorageBackend:
     backend = MongoDBStorageBackend(
         uri,
         database_name=database_name,
-        serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS,
         event_listeners=[recorder],
     )
-    backend.ping()
+    with backend.connection.explained():
+        backend.client.admin.command("ping")
     return backend
 
 

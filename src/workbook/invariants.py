@@ -12,13 +12,15 @@ from crewai_mongodb_memory import schema
 
 Document = dict[str, Any]
 
+REQUIRED = [name for name, field in schema.MEMORY_FIELDS.items() if field.required == "yes"]
+
 
 def violations(
     database: Database[Document],
     *,
-    memories: str = "memories",
-    conversations: str = "conversations",
-    dimensions: int = 1024,
+    memories: str = schema.MEMORIES,
+    conversations: str = schema.CONVERSATIONS,
+    dimensions: int = schema.DIMENSIONS,
 ) -> Iterator[str]:
     """Yield one sentence for each broken promise; nothing when the contract holds.
 
@@ -37,8 +39,7 @@ def violations(
 
 def _memory(document: Document, dimensions: int) -> Iterator[str]:
     name = f"memory {document['_id']!r}"
-    missing = [field for field in schema.REQUIRED_MEMORY_FIELDS if field not in document]
-    if missing:
+    if missing := [field for field in REQUIRED if field not in document]:
         yield f"{name} lacks {', '.join(missing)}"
         return
     scope = document["scope"]
