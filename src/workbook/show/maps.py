@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from workbook.show.hits import field, scored
@@ -21,6 +22,8 @@ QUERY: dict[str, Any] = {
     "edgecolors": "black",
     "zorder": 3,
 }
+# Where a name may stand beside its point, in points of 1/72 inch; the first that is free.
+SPOTS = [("left", (7, 4)), ("left", (7, -10)), ("right", (-7, 4)), ("right", (-7, -10))]
 
 
 def embedding_map(
@@ -98,13 +101,12 @@ def _draw(points: list[Point], vectors: Vectors, query: Vectors | None, title: s
     figure = Figure(figsize=(8.5, 6))
     axes = figure.subplots()
     _draw_groups(axes, at, points)
-    for point, place in zip(points, at, strict=True):
-        _write(axes, point, place)
+    axes.margins(0.12)
     if query is not None:
         axes.scatter(*((query - centre) @ plane.T)[:, None], label="query", **QUERY)
     axis = "principal component {} ({:.0%} of the variance)"
     axes.set(title=title, xlabel=axis.format(1, shares[0]), ylabel=axis.format(2, shares[1]))
-    axes.margins(0.12)
+    _write_names(axes, points, at)
     plain(axes)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, frameon=False)
     return figure
@@ -123,10 +125,22 @@ def _draw_groups(axes: Any, at: Vectors, points: list[Point]) -> None:
             axes.scatter(at[chosen, 0], at[chosen, 1], **look)
 
 
-def _write(axes: Any, point: Point, place: Vectors) -> None:
-    text = f"{point.rank}. {point.name}" if point.rank else point.name
-    look = {"color": "black", "fontweight": "bold"} if point.rank else {"color": GREY}
-    axes.annotate(text, place, xytext=(7, 4), textcoords="offset points", fontsize=8, **look)
+def _write_names(axes: Any, points: list[Point], at: Vectors) -> None:
+    """Write each name beside its point, hits first, where it covers no other name and no point."""
+    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in axes.transData.transform(at)]
+    order = sorted(range(len(points)), key=lambda n: (points[n].rank is None, points[n].rank))
+    for point, place in ((points[n], at[n]) for n in order):
+        text = f"{point.rank}. {point.name}" if point.rank else point.name
+        look = {"color": "black", "fontweight": "bold"} if point.rank else {"color": GREY}
+        for spot, (side, offset) in enumerate(SPOTS):
+            note = axes.annotate(
+                text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, **look
+            )
+            box = note.get_window_extent()
+            if not any(box.overlaps(other) for other in taken) or spot == len(SPOTS) - 1:
+                taken.append(box)
+                break
+            note.remove()
 
 
 def _described(title: str, points: list[Point]) -> str:
