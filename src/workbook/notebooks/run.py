@@ -68,6 +68,7 @@ def execute(notebook: Any, folder: Path, home: Path) -> Any:
         timeout=CELL_TIMEOUT,
         kernel_name=KERNEL["name"],
         record_timing=False,
+        extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(folder)}},
     )
     return client.execute(env=os.environ | environment(home))
