@@ -99,10 +99,7 @@ class Connection:
                 f"Access). {str(error).split(', Timeout:')[0]}"
             ) from error
         except ConfigurationError as error:
-            raise MemoryConnectionError(
-                f"Cannot use the connection string {self.masked_uri}: check the cluster's address, "
-                f"the options, and that this machine resolves DNS names. {error}"
-            ) from error
+            raise self._unusable(error) from None
         except ConnectionFailure as error:
             raise MemoryConnectionError(
                 f"The connection to {self.masked_uri} broke: whether the server applied this call "
@@ -126,19 +123,19 @@ class Connection:
                 self._uri, appname=APP_NAME, driver=DriverInfo(DRIVER_NAME), **options
             )
         except (PyMongoError, ValueError, TypeError) as error:
-            # The parser may quote a piece of a password that it took for a host or a port, so
-            # neither its words nor the error itself may be shown without looking.
-            raise MemoryConnectionError(
-                f"The connection string {self.masked_uri} or an option given with it is malformed: "
-                "check the address, and percent-encode special characters in the user name and "
-                f"password (urllib.parse.quote_plus). {self._without_secrets(error)}".rstrip()
-            ) from None
+            raise self._unusable(error) from None
 
-    def _without_secrets(self, error: Exception) -> str:
-        userinfo = self._uri.partition("://")[2].rpartition("@")[0]
-        pieces = [piece for piece in re.split(r"[:/@?,%]", userinfo) if piece]
-        told = str(error)
-        return "" if any(piece in told for piece in pieces) else told
+    def _unusable(self, error: Exception) -> MemoryConnectionError:
+        # The parser may quote a piece of a password that it took for a host or a port: its words
+        # are shown only if none is in them, and the error itself never (hence `from None`).
+        password = self._uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        pieces = [piece for piece in re.split(r"[:/@?,%]", password) if piece]
+        detail = "" if any(piece in str(error) for piece in pieces) else f" ({error})"
+        return MemoryConnectionError(
+            f"Cannot use the connection string {self.masked_uri}: check the address and the "
+            "options, that this machine can resolve the name, and that special characters in the "
+            f"user name and password are percent-encoded (urllib.parse.quote_plus){detail}"
+        )
 
 
 def mask(uri: str) -> str:

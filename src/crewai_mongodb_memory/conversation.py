@@ -200,8 +200,8 @@ class ConversationMemory:
             self._ensure_index()
             for _ in range(APPEND_ATTEMPTS):
                 newest = self._append_to_newest(turns, size)
-                if newest and newest["room"]:
-                    return _numbered(turns, newest["end_turn"] + 1)
+                if newest and not newest.get("closed"):
+                    return _numbered(turns, newest["end_turn"] - len(turns) + 1)
                 try:
                     return self._insert_after(newest, turns)
                 except DuplicateKeyError:  # another writer made that bucket: it has room, or had
@@ -212,18 +212,18 @@ class ConversationMemory:
         )
 
     def _append_to_newest(self, turns: list[dict[str, Any]], size: int) -> dict[str, Any] | None:
-        """Append to the newest bucket if it has room; return how it was before, `room` included.
+        """Append to the newest bucket, or close it if it has no room; return what it is then.
 
         The condition is in the update and not in the query, which would pass over a full bucket
-        and append to an older one. A bucket that has slots left but no room for these turns is
-        closed in the same step, so that a writer on its way to it cannot use a number that the
-        next bucket begins with.
+        and append to an older one. Closing in the same step tells a refusal from an append, and
+        keeps a writer that is on its way to this bucket, with a larger `bucket_size` or a smaller
+        turn, from using a number that the next bucket begins with.
         """
         room = {
             "$and": [
+                {"$ne": ["$closed", True]},
                 {"$lte": [{"$add": ["$turn_count", len(turns)]}, self.bucket_size]},
                 {"$lte": [{"$add": [{"$bsonSize": "$$ROOT"}, size]}, MAX_BUCKET_BYTES]},
-                {"$ne": ["$closed", True]},
             ]
         }
         numbered = [
@@ -236,17 +236,13 @@ class ConversationMemory:
             "turns": {"$concatArrays": ["$turns", numbered]},
             "updated_at": turns[-1]["ts"],
         }
-        slots_left = {"$lt": ["$turn_count", self.bucket_size]}
-        branches = [
-            {"case": room, "then": {"$mergeObjects": ["$$ROOT", appended]}},
-            {"case": slots_left, "then": {"$mergeObjects": ["$$ROOT", {"closed": True}]}},
-        ]
+        change = {"$cond": [room, appended, {"closed": True}]}
         return self.collection.find_one_and_update(
             self._session,
-            [{"$replaceWith": {"$switch": {"branches": branches, "default": "$$ROOT"}}}],
+            [{"$replaceWith": {"$mergeObjects": ["$$ROOT", change]}}],
             sort=NEWEST_FIRST,
-            projection={"_id": 0, "bucket_seq": 1, "end_turn": 1, "room": room},
-            return_document=ReturnDocument.BEFORE,
+            projection={"_id": 0, "bucket_seq": 1, "end_turn": 1, "closed": 1},
+            return_document=ReturnDocument.AFTER,
         )
 
     def _insert_after(
