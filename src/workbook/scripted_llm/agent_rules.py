@@ -1,11 +1,12 @@
 """How the scripted LLM acts as an agent: two rules for calling tools, four for answering.
 
-Tools: store what a person told, once; then search with every search tool, memory first, each with
-the question and what is known by then. Answers: only words that the task, a tool or memory gave.
+Tools: what a person tells is saved, once; then every search tool is asked, memory first, with the
+question and what is known by then. Answers: only words that the task, a tool or memory gave.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ SAVING = frozenset({"save", "store", "remember", "note", "record"})
 SEARCHING = frozenset({"search", "find", "recall", "lookup", "look", "query", "retrieve", "read"})
 RECALLED_AT_MOST = 6
 ALTERNATIVES = 2
+BEST_MATCH = "Best match for"
+UNKNOWN = "I do not know"
+POINTS_BACK = re.compile(r"\b(?:told|said|mentioned|remember|earlier|last time)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -35,22 +39,21 @@ class Tool:
     @property
     def is_memory(self) -> bool:
         """Whether the tool reads or writes memory."""
-        return "memory" in self.name or "recall" in self.name
+        return is_memory(self.name)
 
     def arguments(self, texts: list[str]) -> dict[str, Any] | None:
-        """Fill the required parameters with texts: a list as it is, a string with all of them.
+        """Fill the parameters without a default: a list with the texts, a string with all of them.
 
         Returns:
-            The arguments, or None when a required parameter is neither and has no default.
+            The arguments, or None when such a parameter is neither.
         """
         filled: dict[str, Any] = {}
         for name, schema in self.parameters.get("properties", {}).items():
-            if schema.get("type") == "array":
-                filled[name] = texts
-            elif schema.get("type") == "string" and "default" not in schema:
-                filled[name] = " ".join(texts)
-            elif name in self.parameters.get("required", ()) and "default" not in schema:
+            if "default" in schema:
+                continue
+            if schema.get("type") not in {"array", "string"}:
                 return None
+            filled[name] = texts if schema["type"] == "array" else " ".join(texts)
         return filled
 
 
@@ -77,17 +80,19 @@ def _save(prompt: Prompt, tools: list[Tool]) -> tuple[str, dict[str, Any]] | Non
 
 
 def _search(prompt: Prompt, tools: list[Tool]) -> tuple[str, dict[str, Any]] | None:
-    """Rule 2: every search tool is asked once, memory first, unless facts came without a question.
+    """Rule 2: every search tool is asked once, unless facts came without a question.
 
-    Memory is asked the question alone; what it returns joins the question for the others.
+    Memory comes first and is asked the question alone, or is left out when an earlier task handed
+    its facts over. What is known by then joins the question for the other tools.
     """
     if prompt.facts and not prompt.questions:
         return None
-    searching = [t for t in tools if t.does(SEARCHING) and not t.does(SAVING)]
+    searching = [tool for tool in tools if tool.does(SEARCHING) and not tool.does(SAVING)]
     for tool in sorted(searching, key=lambda tool: not tool.is_memory):
-        known = [] if tool.is_memory else [*given(prompt), *recalled(prompt)]
-        arguments = tool.arguments(language.unique([*wanted(prompt), *known]))
-        if arguments is not None and not prompt.called(tool.name):
+        if prompt.called(tool.name) or (tool.is_memory and given(prompt)):
+            continue
+        arguments = tool.arguments(wanted(prompt) if tool.is_memory else needs(prompt))
+        if arguments is not None:
             return tool.name, arguments
     return None
 
@@ -97,26 +102,53 @@ def wanted(prompt: Prompt) -> list[str]:
     return prompt.questions or language.sentences(prompt.task)[:1]
 
 
+def needs(prompt: Prompt) -> list[str]:
+    """Return what to search for: the question and the known facts.
+
+    A question that points back ("given what I told you") says nothing that can be searched; the
+    facts stand for it.
+    """
+    facts = known(prompt)
+    questions = [q for q in wanted(prompt) if not (facts and POINTS_BACK.search(q))]
+    return language.unique([*questions, *facts])
+
+
 def given(prompt: Prompt) -> list[str]:
     """Return the facts that earlier tasks handed over."""
-    return language.statements(prompt.context)
+    return [text for text in language.statements(prompt.context) if not _is_answer(text)]
 
 
 def recalled(prompt: Prompt) -> list[str]:
     """Return the remembered facts: what memory tools found, or else what the prompt brought."""
-    calls = [call for call in prompt.calls if "memory" in call.name or "recall" in call.name]
+    calls = [call for call in prompt.calls if is_memory(call.name) and not _saves(call.name)]
     hits = [hit for call in calls for hit in call.hits] or list(prompt.memories)
     return language.unique([hit.text for hit in hits])[:RECALLED_AT_MOST]
 
 
+def known(prompt: Prompt) -> list[str]:
+    """Return the facts that were handed over or remembered; earlier answers are no facts."""
+    return language.unique(
+        [*given(prompt), *(text for text in recalled(prompt) if not _is_answer(text))]
+    )
+
+
 def found(prompt: Prompt) -> list[Hit]:
     """Return what the searches outside memory found, best first."""
-    calls = [c for c in prompt.calls if "memory" not in c.name and "recall" not in c.name]
-    return [hit for call in calls if not _saves(call.name) for hit in call.hits]
+    calls = [c for c in prompt.calls if not is_memory(c.name) and not _saves(c.name)]
+    return [hit for call in calls for hit in call.hits]
+
+
+def is_memory(name: str) -> bool:
+    """Return whether the tool of that name reads or writes memory."""
+    return bool({"memory", "memories", "recall"} & set(name.split("_")))
 
 
 def _saves(name: str) -> bool:
     return bool(SAVING & set(name.split("_")))
+
+
+def _is_answer(text: str) -> bool:
+    return text.startswith((BEST_MATCH, UNKNOWN))
 
 
 def answer(prompt: Prompt) -> str:
@@ -141,12 +173,12 @@ def _best_match(prompt: Prompt) -> str:
     if not hits:
         return ""
     best, *others = hits
-    lines = [f"Best match for “{' '.join(wanted(prompt))}”: {_scored(best)}."]
+    lines = [f"{BEST_MATCH} {_question(prompt)}: {_scored(best)}."]
     lines += [f"- {detail}" for detail in best.details]
     if others:
         lines += ["", "Next best:", *(f"- {_scored(hit)}" for hit in others[:ALTERNATIVES])]
-    if known := language.unique([*given(prompt), *recalled(prompt)]):
-        lines += ["", "Taken into account:", _bullets(known)]
+    if facts := known(prompt):
+        lines += ["", "Taken into account:", _bullets(facts)]
     return "\n".join(lines)
 
 
@@ -154,12 +186,16 @@ def _known(prompt: Prompt) -> str:
     """List what is remembered and what earlier tasks gave, for a question without a search."""
     if prompt.facts and not prompt.questions:
         return "" if prompt.calls else "Understood:\n" + _bullets(prompt.facts)
-    known = language.unique([*recalled(prompt), *given(prompt), *prompt.facts])
-    return f"What I know about “{' '.join(wanted(prompt))}”:\n{_bullets(known)}" if known else ""
+    facts = language.unique([*recalled(prompt), *given(prompt), *prompt.facts])
+    return f"What I know about {_question(prompt)}:\n{_bullets(facts)}" if facts else ""
 
 
 def _unknown(prompt: Prompt) -> str:
-    return f"I do not know: nothing that I was given or found answers “{' '.join(wanted(prompt))}”."
+    return f"{UNKNOWN}: nothing that I was given or found answers {_question(prompt)}."
+
+
+def _question(prompt: Prompt) -> str:
+    return f"“{' '.join(wanted(prompt))}”"
 
 
 def _scored(hit: Hit) -> str:

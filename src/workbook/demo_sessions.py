@@ -1,0 +1,162 @@
+"""The two sessions of the demo, each run in its own process by `workbook.demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from crewai import CrewOutput
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from workbook import crew, demo, steps
+from workbook.connect import Connection, connect
+from workbook.scripted_llm import LABEL, ScriptedLLM
+from workbook.scripted_llm.prompt import Hit, hits
+
+BAR_CELLS = 20
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+def main(session: int, database: str) -> int:
+    """Run one session and return its exit code.
+
+    Args:
+        session: 1 or 2.
+        database: The database to work in.
+    """
+    # CrewAI logs failures that it swallows; here every one of them ends the session instead.
+    logging.getLogger("crewai").setLevel(logging.CRITICAL)
+    screen = demo.console()
+    try:
+        with connect(database, quiet=True) as connection:
+            asyncio.run(SESSIONS[session](connection, screen))
+    except Exception as error:
+        return demo.stop(f"{_sentence(error)} Run it again when that is solved.")
+    return 0
+
+
+def _sentence(error: Exception) -> str:
+    known = (DemoError,)
+    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    text = first if isinstance(error, known) else f"{type(error).__name__}: {first}"
+    return text if text.endswith(".") else f"{text}."
+
+
+async def first_session(connection: Connection, screen: Console) -> None:
+    """Store the team, then let a crew learn what the requester tells."""
+    screen.rule("Session 1: the crew learns")
+    screen.print(connection.describe())
+    count = crew.prepare(connection)
+    screen.print(f"corpus     {count} team members stored under {crew.TEAM_SCOPE}\n")
+    screen.print(Panel(crew.MESSAGE.strip(), title=f"{crew.REQUESTER} writes"))
+    await _run(connection, screen, lambda: crew.learn(connection))
+    show_memories(connection, screen)
+
+
+async def second_session(connection: Connection, screen: Console) -> None:
+    """Ask a brand-new crew, without memory and with it, and replay the transcript."""
+    screen.rule("Session 2: another process, a brand-new crew")
+    screen.print(Panel(crew.REQUEST, title=f"{crew.REQUESTER} asks"))
+    forgetful = await crew.propose(connection, with_memory=False)
+    screen.print(
+        Panel(Text(forgetful.raw), title="For contrast: the same crew without memory", style="dim")
+    )
+    await _run(connection, screen, lambda: crew.propose(connection))
+    show_transcript(connection, screen)
+
+
+SESSIONS = {1: first_session, 2: second_session}
+
+
+async def _run(
+    connection: Connection, screen: Console, kickoff: Callable[[], Awaitable[CrewOutput]]
+) -> None:
+    """Run a crew and print its steps; a step that failed ends the session."""
+    failures: list[str] = []
+    label = LABEL if isinstance(connection.llm, ScriptedLLM) else connection.llm.model
+
+    def tell(step: steps.Step) -> None:
+        show_step(step, screen, label)
+        if step.kind == "failure":
+            failures.append(step.text)
+
+    with steps.listening(tell):
+        await kickoff()
+    connection.backend.ping()
+    if failures:
+        raise DemoError(failures[0])
+
+
+# Printing
+
+
+def show_step(step: steps.Step, screen: Console, label: str) -> None:
+    """Print one step of a crew.
+
+    Args:
+        step: What happened.
+        screen: Where to print.
+        label: Who speaks in an answer: the LLM's name.
+    """
+    if step.kind == "answer":
+        title = f"{step.agent} answers ({label})"
+        screen.print(Panel(Text(step.text), title=title, title_align="left"))
+    elif step.kind == "tool":
+        screen.print(f"[bold]{step.agent}[/] calls [bold]{step.name}[/]")
+        for text in _texts(step):
+            screen.print(Text(f"  · {text}"))
+        found = [hit for hit in hits(step.text) if hit.score is not None]
+        screen.print(_bars(found) if found else Text(f"  → {step.text}"))
+    elif step.kind == "prompted" and (found := hits(_listed(step.text))):
+        screen.print(f"[bold]{step.agent}[/]: CrewAI adds {len(found)} memories to the prompt")
+
+
+def _texts(step: steps.Step) -> list[str]:
+    """Return the texts a tool was called with."""
+    values = step.arguments.values()
+    return [str(t) for value in values for t in (value if isinstance(value, list) else [value])]
+
+
+def _listed(text: str) -> str:
+    return text.partition("Relevant memories:")[2]
+
+
+def _bars(found: list[Hit]) -> Table:
+    """Return hits as rows: a bar as long as the score, the score, the text."""
+    table = Table.grid(padding=(0, 1))
+    for hit in found:
+        cells = round((hit.score or 0) * BAR_CELLS)
+        bar = "█" * cells + "░" * (BAR_CELLS - cells)
+        table.add_row(f"  {bar}", f"{hit.score:.2f}", Text(hit.text))
+    return table
+
+
+def show_memories(connection: Connection, screen: Console) -> None:
+    """Print what the crew stored, read back from the database."""
+    records = connection.backend.list_records(crew.MEMORY_SCOPE)
+    if not records:
+        raise DemoError("The crew stored no memory; with another MODEL it may.")
+    table = Table(title=f"{len(records)} memories stored", title_justify="left", expand=True)
+    for column in ("scope", "importance", "content"):
+        table.add_column(column, overflow="fold")
+    for record in sorted(records, key=lambda record: (record.scope, record.content)):
+        table.add_row(record.scope, f"{record.importance:.1f}", Text(record.content))
+    screen.print(table)
+
+
+def show_transcript(connection: Connection, screen: Console) -> None:
+    """Print every turn of both sessions, oldest first."""
+    turns = crew.transcript(connection).turns()
+    table = Table(title="The transcript, both sessions", title_justify="left", expand=True)
+    for column in ("turn", "role", "content"):
+        table.add_column(column)
+    for turn in turns:
+        table.add_row(str(turn.turn), turn.role, Text(turn.content))
+    screen.print(table)
