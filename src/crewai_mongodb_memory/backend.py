@@ -279,7 +279,7 @@ class MongoDBStorageBackend:
             return []
         with self._memories(prepare=True) as memories:
             if self._index.problem:
-                raise self._index.problem
+                raise VectorIndexError(self._index.problem)
             found = search.run(memories, self._index, query, match, limit)
             if not found:
                 self._index.warn_if_not_ready(memories)

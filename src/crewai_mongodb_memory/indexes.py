@@ -56,7 +56,7 @@ class VectorIndex:
         self.name = name
         self.definition = vector_index_definition(metadata_fields)
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
-        self.problem: VectorIndexError | None = None
+        self.problem: str | None = None
 
     def prepare(self, collection: Documents) -> None:
         """Create the index if it is missing, without waiting; never change one that is there.
@@ -66,7 +66,7 @@ class VectorIndex:
         try:
             missing = self._create_or_compare(collection)
         except VectorIndexError as problem:
-            self.problem = problem
+            self.problem = str(problem)
             log_once(f"{collection.full_name}: {problem}")
             return
         if missing:

@@ -1,0 +1,48 @@
+"""Fixtures of the backend's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from backend.support import Commands, save_f5
+
+from crewai_mongodb_memory import MongoDBStorageBackend
+
+MakeBackend = Callable[..., MongoDBStorageBackend]
+
+
+@pytest.fixture
+def make_backend(mongodb_uri: str, database_name: str) -> Iterator[MakeBackend]:
+    """Return a function that makes further backends on the test's database."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> MongoDBStorageBackend:
+            settings = {"database_name": database_name, **settings}
+            return stack.enter_context(MongoDBStorageBackend(mongodb_uri, **settings))
+
+        yield make
+
+
+@pytest.fixture
+def f5(backend: MongoDBStorageBackend) -> MongoDBStorageBackend:
+    """Return a backend that holds the records called F5."""
+    save_f5(backend)
+    return backend
+
+
+@pytest.fixture
+def commands() -> Commands:
+    """Return an empty command log."""
+    return Commands()
+
+
+@pytest.fixture
+def logged(make_backend: MakeBackend, commands: Commands) -> MongoDBStorageBackend:
+    """Return a backend whose commands are in `commands`, its indexes created."""
+    backend = make_backend(event_listeners=[commands])
+    backend.ensure_vector_index()
+    commands.sent.clear()
+    return backend
