@@ -77,7 +77,7 @@ UNSTORABLE = {
     "an object": ({"k": [object()]}, r"metadata\.k\[0\] .*object"),
     "a big integer": ({"a": {"b": 2**63}}, r"metadata\.a\.b .*64 bits"),
     "half a character": ({"k": "a\ud800"}, r"metadata\.k .*lone surrogate"),
-    "half a character in a key": ({"\udfff": 1}, "key of .*metadata .*lone surrogate"),
+    "half a character in a key": ({"\udfff": 1}, "key of .*metadata has a lone surrogate"),
     "NUL in a key": ({"a\0b": 1}, "NUL"),
     "a key that is no text": ({1: "x"}, "must be text"),
     "a date without time": ({"k": dt.date(2026, 1, 1)}, r"metadata\.k .*date"),
@@ -90,8 +90,9 @@ def test_D3_what_cannot_be_stored_is_named_before_any_write(
 ) -> None:
     metadata, message = UNSTORABLE[what]
     bad = record("bad").model_copy(update={"metadata": metadata})
-    with pytest.raises(InvalidInputError, match=f"(?s)'bad'.*{message}"):
+    with pytest.raises(InvalidInputError, match=message) as caught:
         backend.save([record("a"), bad, record("c")])
+    assert "record 'bad'" in str(caught.value)
     assert backend.count() == 0
     backend.save([record("bad", metadata={"k": "old"})])
     with pytest.raises(InvalidInputError, match=message):
