@@ -1,0 +1,88 @@
+"""The server's process: storage server, proxy, idle stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import time
+
+from workbook.embedded import secantus
+from workbook.embedded.commands import Dispatcher
+from workbook.embedded.definitions import FileStore
+from workbook.embedded.errors import EmbeddedError
+from workbook.embedded.files import Lock
+from workbook.embedded.folder import Folder
+from workbook.embedded.proxy import Proxy
+from workbook.embedded.search_commands import SearchService
+from workbook.embedded.secantus import StorageServer
+
+log = logging.getLogger(__name__)
+
+
+def run(folder: Folder, behind: str | None, port: int, idle_timeout: float) -> None:
+    """Serve a folder until told to stop, or idle.
+
+    Raises:
+        EmbeddedError: If it cannot.
+    """
+    folder.make()
+    lock = Lock(folder.serve_lock)
+    if not lock.acquire():
+        raise EmbeddedError(f"A server of {folder.home} runs already: python -m workbook status")
+    try:
+        asyncio.run(_serve(folder, behind, port, idle_timeout))
+    finally:
+        folder.clear_state()
+        lock.release()
+
+
+async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: float) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(name, stopping.set)
+    login = secantus.credentials(folder.credentials, make=True)
+    storage = StorageServer(folder.data, folder.storage_log, login)
+    dispatcher = Dispatcher(SearchService(FileStore(folder.indexes)))
+    proxy = Proxy(storage.address, dispatcher.handle)
+    try:
+        try:
+            await proxy.listen(port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise EmbeddedError(
+                f"Port {port} of 127.0.0.1 is taken: choose another, or 0 for a free one."
+            ) from error
+        await storage.start()
+        state = {
+            "port": proxy.port,
+            "pid": os.getpid(),
+            "behind": None,
+            "uri": None,
+            "idle_timeout": idle_timeout,
+        }
+        folder.write_state(state)
+        log.info("ready on %s", proxy.address)
+        await _until_idle(proxy, idle_timeout, stopping)
+        folder.clear_state()
+    finally:
+        await proxy.close()
+        await storage.stop()
+
+
+async def _until_idle(proxy: Proxy, idle_timeout: float, stopping: asyncio.Event) -> None:
+    used = time.monotonic()
+    while not stopping.is_set():
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(stopping.wait(), min(1.0, idle_timeout / 4))
+        if proxy.connections:
+            used = time.monotonic()
+        elif time.monotonic() - used > idle_timeout:
+            log.info("no client for %.0f s: stopping", idle_timeout)
+            return
