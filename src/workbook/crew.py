@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crewai import Agent, Crew, CrewOutput, Process, Task
 from crewai.memory.types import MemoryRecord
@@ -28,6 +28,7 @@ SCOPE = "/demo"
 MEMORY_SCOPE = f"{SCOPE}/memory"
 TEAM_SCOPE = f"{SCOPE}/team"
 SESSION_ID = "demo"
+SHORTEST_EVIDENCE = 5  # words; a job title is no evidence
 
 REQUESTER = "Mara"
 MESSAGE = """\
@@ -47,7 +48,15 @@ def prepare(connection: Connection) -> int:
     connection.backend.ensure_vector_index()
     connection.backend.reset(SCOPE)
     transcript(connection).clear()
-    return corpus.store(connection.backend, connection.embedder, scope=TEAM_SCOPE)
+    count = corpus.store(connection.backend, connection.embedder, scope=TEAM_SCOPE)
+    _wait_until_searchable(connection, TEAM_SCOPE)
+    return count
+
+
+def _wait_until_searchable(connection: Connection, scope: str) -> None:
+    """Wait for the newest record of a scope: Atlas finds a record a moment after it is saved."""
+    for newest in connection.backend.list_records(scope, limit=1):
+        connection.backend.wait_until_searchable(newest)
 
 
 def crew_memory(connection: Connection) -> Memory:
@@ -68,6 +77,14 @@ def transcript(connection: Connection) -> ConversationMemory:
 # The tool that searches the team
 
 
+class Evidence(NamedTuple):
+    """A need, the sentence of a profile that is closest to it, and their cosine similarity."""
+
+    need: str
+    sentence: str
+    score: float
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A team member that a search found.
@@ -75,12 +92,12 @@ class Candidate:
     Attributes:
         record: The member's record in the corpus.
         score: Cosine similarity of the profile to all needs together, 0 to 1.
-        evidence: For each need the sentence of the profile that is closest to it.
+        evidence: For each need the sentence of the profile that is closest to it, and how close.
     """
 
     record: MemoryRecord
     score: float
-    evidence: tuple[tuple[str, str], ...]
+    evidence: tuple[Evidence, ...]
 
     def describe(self) -> str:
         """Return the candidate as one list item with details below it."""
@@ -88,7 +105,7 @@ class Candidate:
         lines = [
             f"- (score={self.score:.2f}) {about['name']}, {about['title']}, {about['location']}",
             f"  availability: {about['availability']}",
-            *(f"  “{need}” ↔ {sentence}" for need, sentence in self.evidence),
+            *(f"  “{e.need}” ↔ {e.sentence.rstrip('.')} ({e.score:.2f})" for e in self.evidence),
         ]
         return "\n".join(lines)
 
@@ -120,14 +137,16 @@ def _evidence(
     record: MemoryRecord,
     needs: Sequence[str],
     vectors: Sequence[Sequence[float]],
-) -> tuple[tuple[str, str], ...]:
+) -> tuple[Evidence, ...]:
     """Pair each need with the sentence of a profile that is closest to it."""
-    profile = language.sentences(record.content)
+    profile = [s for s in language.sentences(record.content) if len(s.split()) >= SHORTEST_EVIDENCE]
     embedded = connection.embedder(profile)
     pairs = []
     for need, vector in zip(needs, vectors, strict=True):
         scores = [_cosine(vector, sentence) for sentence in embedded]
-        pairs.append((need, profile[scores.index(max(scores))]))
+        best = max(scores, default=0.0)
+        if scores:
+            pairs.append(Evidence(need, profile[scores.index(best)], best))
     return tuple(pairs)
 
 
@@ -196,8 +215,8 @@ def listening_tasks(connection: Connection, message: str) -> list[Task]:
     )
     scout = Task(
         description=(
-            "Who on the team fits this project? Search the team with everything that the "
-            "concierge noted, each need as its own sentence."
+            f"Who on the team fits what {REQUESTER} told us? Search the team with everything that "
+            "the concierge noted, each need as its own sentence."
         ),
         expected_output="The three closest team members with scores and availability.",
         agent=analyst(connection),
@@ -263,6 +282,7 @@ async def learn(connection: Connection, message: str = MESSAGE) -> CrewOutput:
     output = await build_crew(listening_tasks(connection, message), memory).kickoff_async()
     # CrewAI saves in the background: without this a process could end before its memories do.
     memory.drain_writes()
+    _wait_until_searchable(connection, MEMORY_SCOPE)
     transcript(connection).add_exchange(message, output.raw)
     return output
 

@@ -24,6 +24,7 @@ from workbook import embedded, keys, paths
 NARROWEST, WIDEST = 60, 100
 SERVER_SELECTION_TIMEOUT_MS = 8_000
 VECTOR_START = 3
+LONGEST_TEXT = 100
 
 # The names of the data contract (EDD.md) and of the demo's scope, written out so that this module
 # needs no CrewAI; a test compares them with the code that writes them.
@@ -109,7 +110,7 @@ def show_documents(screen: Console, database: Any) -> None:
     ]
     for what, collection, query in samples:
         count = collection.count_documents(query)
-        document = collection.find_one(query, sort=[("content", 1), ("bucket_seq", 1)])
+        document = collection.find_one(query, sort=[("importance", -1), ("content", 1)])
         screen.print(
             Panel(
                 Text("\n".join(lines(document or {}))),
@@ -143,12 +144,14 @@ def lines(document: Mapping[str, Any], indent: int = 0) -> list[str]:
 
 
 def abbreviated(key: str, value: Any) -> str:
-    """Return a value as text: a vector's first numbers, the type of what differs in each run."""
+    """Return a value as text: long ones cut short, of what differs in each run its type."""
     if isinstance(value, list) and value and isinstance(value[0], float):
         start = ", ".join(f"{number:.4f}" for number in value[:VECTOR_START])
         return f"[{start}, … {len(value)} doubles]"
     if key == "_id":
         return f"‹{type(value).__name__}›"
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}…")
     return "‹date›" if hasattr(value, "isoformat") else repr(value)
 
 

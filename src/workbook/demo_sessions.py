@@ -31,8 +31,10 @@ def main(session: int, database: str) -> int:
         session: 1 or 2.
         database: The database to work in.
     """
-    # CrewAI logs failures that it swallows; here every one of them ends the session instead.
-    logging.getLogger("crewai").setLevel(logging.CRITICAL)
+    # Every failure that is logged ends the session here, and is told in one sentence.
+    for name in ("crewai", "crewai_mongodb_memory"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
     screen = demo.console()
     try:
         with connect(database, quiet=True) as connection:
@@ -89,7 +91,6 @@ async def _run(
 
     with steps.listening(tell):
         await kickoff()
-    connection.backend.ping()
     if failures:
         raise DemoError(failures[0])
 
@@ -110,12 +111,14 @@ def show_step(step: steps.Step, screen: Console, label: str) -> None:
         screen.print(Panel(Text(step.text), title=title, title_align="left"))
     elif step.kind == "tool":
         screen.print(f"[bold]{step.agent}[/] calls [bold]{step.name}[/]")
-        for text in _texts(step):
-            screen.print(Text(f"  · {text}"))
         found = [hit for hit in hits(step.text) if hit.score is not None]
-        screen.print(_bars(found) if found else Text(f"  → {step.text}"))
-    elif step.kind == "prompted" and (found := hits(_listed(step.text))):
-        screen.print(f"[bold]{step.agent}[/]: CrewAI adds {len(found)} memories to the prompt")
+        rows = [("·", text) for text in _texts(step)]
+        screen.print(_listed(rows if found else [*rows, ("→", step.text)]))
+        if found:
+            screen.print(_bars(found))
+    elif step.kind == "prompted" and step.text:
+        count = len(hits(step.text.partition("\n")[2]))
+        screen.print(f"[bold]{step.agent}[/]: CrewAI adds {count} memories to the prompt by itself")
 
 
 def _texts(step: steps.Step) -> list[str]:
@@ -124,8 +127,12 @@ def _texts(step: steps.Step) -> list[str]:
     return [str(t) for value in values for t in (value if isinstance(value, list) else [value])]
 
 
-def _listed(text: str) -> str:
-    return text.partition("Relevant memories:")[2]
+def _listed(rows: list[tuple[str, str]]) -> Table:
+    """Return texts as an indented list, each with its mark."""
+    table = Table.grid(padding=(0, 1))
+    for mark, text in rows:
+        table.add_row(f"  {mark}", Text(text))
+    return table
 
 
 def _bars(found: list[Hit]) -> Table:
@@ -158,5 +165,7 @@ def show_transcript(connection: Connection, screen: Console) -> None:
     for column in ("turn", "role", "content"):
         table.add_column(column)
     for turn in turns:
-        table.add_row(str(turn.turn), turn.role, Text(turn.content))
+        first, *rest = (turn.content or "").splitlines()
+        more = f" … {len(rest)} more lines" if rest else ""
+        table.add_row(str(turn.turn), turn.role, Text(f"{first}{more}"))
     screen.print(table)

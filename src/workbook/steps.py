@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from crewai.events.types.memory_events import (
 )
 from crewai.events.types.task_events import TaskCompletedEvent
 from crewai.events.types.tool_usage_events import ToolUsageErrorEvent, ToolUsageFinishedEvent
+
+MEMORY_LOGGER = "crewai.memory"
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,24 @@ class Step:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
+class _Swallowed(logging.Handler):
+    """Turns what CrewAI's memory logs as a warning into a failed step."""
+
+    def __init__(self, tell: Callable[[Step], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        self._tell(Step("failure", "", str(cause or record.getMessage())))
+
+
 @contextmanager
 def listening(tell: Callable[[Step], None]) -> Iterator[None]:
     """Tell of every step that any crew makes within the block, in order and as it happens.
+
+    Failures that CrewAI's memory logs and then ignores are told as well: to the crew they look
+    like an empty memory.
 
     Args:
         tell: Called with each step, from CrewAI's event thread.
@@ -52,12 +70,15 @@ def listening(tell: Callable[[Step], None]) -> Iterator[None]:
     async def handler(_source: Any, event: BaseEvent) -> None:
         tell(step_of(event))
 
+    swallowed = _Swallowed(tell)
+    logging.getLogger(MEMORY_LOGGER).addHandler(swallowed)
     for event_type in READERS:
         crewai_event_bus.on(event_type)(handler)
     try:
         yield
     finally:
         crewai_event_bus.flush()
+        logging.getLogger(MEMORY_LOGGER).removeHandler(swallowed)
         for event_type in READERS:
             crewai_event_bus.off(event_type, handler)
 
@@ -85,7 +106,7 @@ def _prompted(event: Any) -> Step:
 
 
 def _memory_failure(event: Any) -> Step:
-    return Step("failure", event.agent_role or "", f"memory: {event.error}")
+    return Step("failure", event.agent_role or "", str(event.error))
 
 
 READERS: dict[type[BaseEvent], Callable[[Any], Step]] = {

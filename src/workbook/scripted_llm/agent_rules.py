@@ -177,7 +177,8 @@ def _best_match(prompt: Prompt) -> str:
     lines += [f"- {detail}" for detail in best.details]
     if others:
         lines += ["", "Next best:", *(f"- {_scored(hit)}" for hit in others[:ALTERNATIVES])]
-    if facts := known(prompt):
+    quoted = "\n".join(best.details)
+    if facts := [fact for fact in known(prompt) if fact not in quoted]:
         lines += ["", "Taken into account:", _bullets(facts)]
     return "\n".join(lines)
 
