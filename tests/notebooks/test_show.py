@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from bson import Binary, ObjectId
@@ -187,6 +188,16 @@ def test_commands_lists_what_a_block_sent_and_nothing_else(watched: Any) -> None
     assert list(frame["returned"]) == [3, 1]
     assert "1,024 numbers" in frame["what it said"][0]
     assert len(sent) == 2
+
+
+def test_generated_ids_are_not_spelled_out(watched: Any) -> None:
+    ids = [str(uuid4()) for _ in range(3)]
+    with show.commands() as sent:
+        watched.find_one({"_id": ids[0]})
+        watched.find_one({"_id": {"$in": ids}})
+    said = list(sent.table()["what it said"])
+    assert "{_id: <id>}" in said[0]
+    assert "{_id: {$in: [3 ids]}}" in said[1]
 
 
 def test_blocks_inside_each_other_each_see_what_is_theirs(watched: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from workbook import paths
 from workbook.notebooks.homes import environment, own_home
 
 CELL_TIMEOUT = 300  # seconds; longer than any wait for an index
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -47,7 +49,7 @@ def _run_one(path: Path) -> str | None:
         try:
             execute(notebook, path.parent, home)
         except CellExecutionError as error:
-            return str(error).strip().splitlines()[-1]
+            return COLOURS.sub("", str(error)).strip().splitlines()[-1]
     nbformat.write(tidy(notebook), path)  # type: ignore[no-untyped-call]
     return None
 

@@ -10,7 +10,7 @@ from workbook.commands import Recording, Sent, recorder
 from workbook.show.documents import abbreviate
 from workbook.show.tables import Table, table
 
-LONGEST = 160  # characters of a command's body that a row shows
+LONGEST = 260  # characters of a command's body that a row shows
 
 
 class Commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any
 from bson import Binary, ObjectId
 
 WIDTH = 96
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 VECTOR_FROM = 9  # numbers; a shorter list is shown whole
 
 
@@ -97,6 +99,10 @@ def _is_vector(value: Any) -> bool:
     )
 
 
+def _is_id(value: Any) -> bool:
+    return isinstance(value, ObjectId) or (isinstance(value, str) and bool(UUID.fullmatch(value)))
+
+
 def _wrapped(text: str, indent: int) -> str:
     lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, replace_whitespace=False)
     return ("\n" + " " * (indent + 4)).join(lines)
@@ -115,13 +121,21 @@ def _scalar(value: Any) -> str:
 
 
 def abbreviate(value: Any) -> str:
-    """Return a value in mongosh's notation on one line, long arrays cut after two items."""
+    """Return a value in mongosh's notation on one line.
+
+    Long arrays are cut after two items, and generated ids stand as `<id>`: they say nothing, and
+    they would be others in the next run.
+    """
     if isinstance(value, Mapping):
         inner = ", ".join(f"{name}: {abbreviate(item)}" for name, item in value.items())
         return f"{{{inner}}}"
     if _is_vector(value):
         return f"[… {len(value):,} numbers]"
+    if _is_id(value):
+        return "<id>"
     if isinstance(value, (list, tuple)):
+        if len(value) > 1 and all(map(_is_id, value)):
+            return f"[{len(value):,} ids]"
         shown = [abbreviate(item) for item in value[:2]]
         rest = [f"… {len(value):,} in all"] if len(value) > len(shown) else []
         return f"[{', '.join(shown + rest)}]"
