@@ -57,6 +57,7 @@ class VectorIndex:
         self.definition = vector_index_definition(metadata_fields)
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
         self.problem: str | None = None
+        self._seen_ready = False
 
     def prepare(self, collection: Documents) -> None:
         """Create the index if it is missing, without waiting; never change one that is there.
@@ -86,16 +87,20 @@ class VectorIndex:
             self._add_filter_paths(collection, missing)
         if wait:
             self._wait(collection, timeout)
+            self._seen_ready = True
         self.problem = None
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
 
     def warn_if_not_ready(self, collection: Documents) -> None:
         """Log why a search found nothing, if the index is why: Atlas answers then without error."""
+        if self._seen_ready:
+            return
         try:
             found = self._find(collection)
         except VectorIndexError:
             return  # not allowed to look
-        if not _is_ready(found):
+        self._seen_ready = _is_ready(found)
+        if not self._seen_ready:
             log_once(
                 f"{collection.full_name}: searches find nothing, since the vector index "
                 f"{self.name!r} is not ready (status: {_status(found)}); call "
