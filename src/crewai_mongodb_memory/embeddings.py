@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import re
 import threading
 import time
@@ -168,7 +167,9 @@ class VoyageEmbedder:
         """Send one request, again after a wait while that may help."""
         import voyageai.error
 
-        for tries in itertools.count(1):
+        tries = 0
+        while True:
+            tries += 1
             try:
                 return self._send(texts)
             except voyageai.error.InvalidRequestError:
