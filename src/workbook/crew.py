@@ -28,11 +28,15 @@ SCOPE = "/demo"
 MEMORY_SCOPE = f"{SCOPE}/memory"
 TEAM_SCOPE = f"{SCOPE}/team"
 SESSION_ID = "demo"
-SHORTEST_EVIDENCE = 5  # words; a job title is no evidence
+SHORTEST_EVIDENCE = 4  # words; a job title is no evidence
 
 REQUESTER = "Mara"
 MESSAGE = """\
-"""
+We are redoing the pages where visitors book our museum tours.
+Many of our visitors see badly or cannot use a mouse, and it has to work for them too.
+I prefer someone who has already taken a few developers through a launch.
+I like parts that can be used again, since our own people will look after them later.
+We begin in the third week of January."""
 REQUEST = "Who should lead it, given what I told you?"
 
 

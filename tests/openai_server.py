@@ -1,0 +1,66 @@
+"""A local server that speaks OpenAI's chat API and answers with the scripted LLM's rules."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from pydantic import BaseModel
+
+from workbook.scripted_llm import ScriptedLLM
+from workbook.scripted_llm.memory_rules import RULES
+
+MODELS = {model.__name__: model for model in RULES}
+
+
+def completion(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the response to a chat completion request."""
+    schema = (request.get("response_format") or {}).get("json_schema", {}).get("name", "")
+    reply = ScriptedLLM().call(
+        request["messages"], tools=request.get("tools"), response_model=MODELS.get(schema)
+    )
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    if isinstance(reply, list):
+        message["tool_calls"] = reply
+    else:
+        message["content"] = reply.model_dump_json() if isinstance(reply, BaseModel) else reply
+    finish = "tool_calls" if isinstance(reply, list) else "stop"
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": request["model"],
+        "choices": [{"index": 0, "finish_reason": finish, "message": message}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+
+
+@contextmanager
+def serving() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Serve on 127.0.0.1; yield the base URL and the list of requests that came in."""
+    requests: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append(body)
+            payload = json.dumps(completion(body)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", requests
+    finally:
+        server.shutdown()
+        server.server_close()
