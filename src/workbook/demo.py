@@ -69,7 +69,7 @@ def _run(database: str) -> int:
         uri, serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
     ) as client:
         show_documents(screen, client[database])
-    screen.print(Panel(NEXT_STEPS, title="What to do next"))
+    screen.print(Panel(Text(NEXT_STEPS), title="What to do next"))
     return 0
 
 
@@ -159,96 +159,6 @@ INTRODUCTION = (
     "A requester tells a crew what matters to her. Later, in a new process, a brand-new crew is "
     "asked who should lead her project. The only thing the two share is MongoDB."
 )
-
-NEXT_STEPS, title="What to do next"))
-    return 0
-
-
-def _run_session(session: int, database: str) -> int:
-    """Run a session in a new Python process that shares nothing with this one but the database."""
-    command = [sys.executable, "-m", "workbook", "demo"]
-    path = os.pathsep.join(filter(None, [str(paths.PROJECT / "src"), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [*command, "--session", str(session), "--database", database],
-        env={**os.environ, "PYTHONPATH": path},
-        check=False,
-    ).returncode
-
-
-def stop(reason: object) -> int:
-    """Say in one sentence why the demo stops, and return exit code 1."""
-    print(f"The demo stopped: {str(reason).strip()}", file=sys.stderr)
-    return 1
-
-
-def console() -> Console:
-    """Return a console of a readable width; without a terminal it writes plain text."""
-    screen = Console(highlight=False)
-    return Console(highlight=False, width=max(NARROWEST, min(screen.width, WIDEST)))
-
-
-# What lies in the database
-
-
-def show_documents(screen: Console, database: Any) -> None:
-    """Show one memory, one team member and the transcript as they lie in MongoDB."""
-    memories = database[MEMORIES]
-    screen.rule("In MongoDB, read with pymongo alone")
-    samples = [
-        ("a memory", memories, {"scope_ancestors": f"{SCOPE}/memory"}),
-        ("a team member", memories, {"scope_ancestors": f"{SCOPE}/team"}),
-        ("the transcript's bucket", database[CONVERSATIONS], {"session_id": SESSION_ID}),
-    ]
-    for what, collection, query in samples:
-        count = collection.count_documents(query)
-        document = collection.find_one(query, sort=[("importance", -1), ("content", 1)])
-        screen.print(
-            Panel(
-                Text("\n".join(lines(document or {}))),
-                title=f"{what}: {collection.name}.find_one({query})",
-                subtitle=f"{count} like this; ‹…› differs from run to run",
-                title_align="left",
-                subtitle_align="right",
-            )
-        )
-
-
-def lines(document: Mapping[str, Any], indent: int = 0) -> list[str]:
-    """Return a document as `key: value` lines, vectors cut short, volatile values by type.
-
-    Args:
-        document: A document as pymongo returns it.
-        indent: Spaces before each line.
-    """
-    shown = []
-    for key, value in document.items():
-        if isinstance(value, Mapping):
-            shown += [f"{' ' * indent}{key}:", *lines(value, indent + 2)]
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            shown.append(f"{' ' * indent}{key}:")
-            for item in value:
-                first, *rest = lines(item, indent + 4)
-                shown += [f"{' ' * indent}  - {first.strip()}", *rest]
-        else:
-            shown.append(f"{' ' * indent}{key}: {abbreviated(key, value)}")
-    return shown
-
-
-def abbreviated(key: str, value: Any) -> str:
-    """Return a value as text: long ones cut short, of what differs in each run its type."""
-    if isinstance(value, list) and value and isinstance(value[0], float):
-        start = ", ".join(f"{number:.4f}" for number in value[:VECTOR_START])
-        return f"[{start}, … {len(value)} doubles]"
-    if key == "_id":
-        return f"‹{type(value).__name__}›"
-    if isinstance(value, str):
-        return repr(value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}…")
-    return "‹date›" if hasattr(value, "isoformat") else repr(value)
-
-
-INTRODUCTION = """\
-A requester tells a crew what matters to her. Later, in a new process, a brand-new crew is asked
-who should lead her project. The only thing the two share is MongoDB."""
 
 NEXT_STEPS = """\
 make lab                                     build all of this step by step
