@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbook import embedded, keys
 from workbook.capabilities import Capabilities
+from workbook.quiet import hide_panels
 
 if TYPE_CHECKING:
     from crewai.llms.base_llm import BaseLLM
@@ -89,6 +90,7 @@ def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Con
     uri = named or embedded.start().uri
     backend = _backend(uri, database_name)
     embedder, llm = _embedder(), _llm()
+    hide_panels()
     connection = Connection(
         uri=uri,
         backend=backend,

@@ -23,3 +23,13 @@ def silence_crewai() -> None:
     for name, value in OPT_OUTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("CREWAI_STORAGE_DIR", str(paths.home() / "crewai"))
+
+
+def hide_panels() -> None:
+    """Keep CrewAI from printing a panel for whatever a memory does outside of a crew.
+
+    A crew decides for itself: it sets the same switch to its own `verbose`.
+    """
+    from crewai.events.event_listener import event_listener
+
+    event_listener.formatter.verbose = False
