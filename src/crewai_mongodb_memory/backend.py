@@ -15,20 +15,19 @@ from crewai.memory.types import MemoryRecord, ScopeInfo
 from pymongo import MongoClient, ReplaceOne, UpdateOne
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import BulkWriteError, OperationFailure
 
 from crewai_mongodb_memory import filters, pipelines, schema, search
 from crewai_mongodb_memory.connection import Connection
-from crewai_mongodb_memory.errors import RecordsNotStoredError, VectorIndexError
+from crewai_mongodb_memory.errors import VectorIndexError
 from crewai_mongodb_memory.filters import Filter
-from crewai_mongodb_memory.indexes import POLL_SECONDS, VectorIndex, create_indexes
-from crewai_mongodb_memory.log import log_once
+from crewai_mongodb_memory.indexes import (
+    POLL_SECONDS,
+    VectorIndex,
+    create_indexes,
+    try_create_indexes,
+)
 from crewai_mongodb_memory.values import text, utc, vector
-
-DUPLICATE_KEY = 11000
-# A user that may not create indexes, or ours being there under other names or options: the memory
-# still works, only slower.
-TOLERATED_INDEX_ERRORS = (13, 85, 86)
+from crewai_mongodb_memory.writes import upsert
 
 
 class MongoDBStorageBackend:
@@ -152,9 +151,11 @@ class MongoDBStorageBackend:
             RecordsNotStoredError: If the server refused some; it names them.
         """
         documents = [schema.to_document(record, self._scope_root) for record in records]
-        self._upsert(
-            {d["_id"]: ReplaceOne(self._by_id(d["_id"]), d, upsert=True) for d in documents}
-        )
+        if not documents:
+            return
+        upserts = {d["_id"]: ReplaceOne(self._by_id(d["_id"]), d, upsert=True) for d in documents}
+        with self._memories(prepare=True) as memories:
+            upsert(memories, upserts)
 
     def update(self, record: MemoryRecord) -> None:
         """Store a record under its id, which need not exist, in one upsert.
@@ -173,7 +174,8 @@ class MongoDBStorageBackend:
         """
         document = schema.to_document(record, self._scope_root)
         match = self._by_id(document.pop("_id"))
-        self._upsert({record.id: UpdateOne(match, {"$set": document}, upsert=True)})
+        with self._memories(prepare=True) as memories:
+            upsert(memories, {record.id: UpdateOne(match, {"$set": document}, upsert=True)})
 
     def touch_records(self, record_ids: list[str]) -> None:
         """Set `last_accessed` of the records to now. Ids that are not there are passed over.
@@ -469,12 +471,7 @@ class MongoDBStorageBackend:
         with self._lock:
             if self._prepared:
                 return
-            try:
-                create_indexes(self.collection, schema.MEMORY_INDEXES)
-            except OperationFailure as error:
-                if error.code not in TOLERATED_INDEX_ERRORS:
-                    raise
-                log_once(f"{self.collection.full_name}: indexes were not created: {error}")
+            try_create_indexes(self.collection, schema.MEMORY_INDEXES)
             self._index.prepare(self.collection)
             self._prepared = True
 
@@ -488,43 +485,3 @@ class MongoDBStorageBackend:
 
     def _by_id(self, record_id: str) -> Filter:
         return {"_id": record_id, **self._subtree(None)}
-
-    def _upsert(self, operations: dict[str, ReplaceOne[dict[str, Any]] | UpdateOne]) -> None:
-        if not operations:
-            return
-        with self._memories(prepare=True) as memories:
-            refused = _bulk_write(memories, operations)
-            # Two writers that insert one id at once collide, and the second finds it the next time.
-            again = {i for i, error in refused.items() if error["code"] == DUPLICATE_KEY}
-            if again:
-                refused = {i: error for i, error in refused.items() if i not in again}
-                refused |= _bulk_write(memories, {i: operations[i] for i in again})
-        if refused:
-            raise _not_stored(refused, len(operations))
-
-
-def _bulk_write(
-    memories: Collection[dict[str, Any]],
-    operations: dict[str, ReplaceOne[dict[str, Any]] | UpdateOne],
-) -> dict[str, dict[str, Any]]:
-    """Write all that can be written; return the server's error for each id that it refused."""
-    try:
-        memories.bulk_write(list(operations.values()), ordered=False)
-    except BulkWriteError as error:
-        refusals = error.details.get("writeErrors")
-        if not refusals:  # a write concern that was not met is no matter of one record
-            raise
-        ids = list(operations)
-        return {ids[refusal["index"]]: refusal for refusal in refusals}
-    return {}
-
-
-def _not_stored(refused: dict[str, dict[str, Any]], total: int) -> RecordsNotStoredError:
-    record_id, error = next(iter(refused.items()))
-    outside = error["code"] == DUPLICATE_KEY
-    reason = "its id belongs to a record outside scope_root" if outside else error.get("errmsg")
-    return RecordsNotStoredError(
-        f"{len(refused)} of {total} records were not stored (the others are, and saving again is "
-        f"safe). Record {record_id!r}: {reason}",
-        list(refused),
-    )

@@ -96,7 +96,7 @@ class Connection:
             raise MemoryConnectionError(
                 f"Cannot reach MongoDB at {self.masked_uri}: check the address and that the server "
                 "runs, and on Atlas that this machine's IP address is on the access list (Network "
-                f"Access). {str(error).split(', Timeout:')[0]}"
+                f"Access). {_cause(error)}"
             ) from error
         except ConfigurationError as error:
             raise self._unusable(error) from None
@@ -148,6 +148,10 @@ def mask(uri: str) -> str:
         r"(?i)(authMechanismProperties|tlsCertificateKeyFilePassword)=[^&]*", r"\1=***", address
     )
     return f"{scheme}://{userinfo}{at}{address}"
+
+
+def _cause(error: ServerSelectionTimeoutError) -> str:
+    return str(error).partition(", Timeout:")[0].partition(" (configured timeouts:")[0]
 
 
 def _options_in(uri: str) -> set[str]:

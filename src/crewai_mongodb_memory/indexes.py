@@ -17,7 +17,10 @@ from crewai_mongodb_memory.schema import vector_index_definition
 
 Documents = Collection[dict[str, Any]]
 
+UNAUTHORIZED = 13
+ATLAS_ERROR = 8000
 COMMAND_NOT_FOUND = 59
+INDEX_CONFLICTS = (85, 86)
 INDEX_ALREADY_EXISTS = 68
 SEARCH_NOT_ENABLED = 31082
 POLL_SECONDS = 0.5
@@ -36,6 +39,20 @@ def create_indexes(collection: Documents, definitions: Iterable[Mapping[str, Any
             for d in definitions
         ]
     )
+
+
+def try_create_indexes(collection: Documents, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Create indexes, or log why not where the memory works without them, only slower.
+
+    That is so for a user that may not create indexes, and where the same keys are indexed under
+    another name or with other options.
+    """
+    try:
+        create_indexes(collection, definitions)
+    except OperationFailure as error:
+        if error.code not in INDEX_CONFLICTS and not _is_forbidden(error):
+            raise
+        log_once(f"{collection.full_name}: indexes were not created: {error}")
 
 
 class VectorIndex:
@@ -67,7 +84,9 @@ class VectorIndex:
         try:
             missing = self._create_or_compare(collection)
         except VectorIndexError as problem:
-            self.problem = str(problem)
+            # Who may not look at indexes may still search them.
+            if not _is_forbidden(problem.__cause__):
+                self.problem = str(problem)
             log_once(f"{collection.full_name}: {problem}")
             return
         if missing:
@@ -184,6 +203,14 @@ class VectorIndex:
                     "or look at the cluster's Search Indexes page"
                 )
             time.sleep(POLL_SECONDS)
+
+
+def _is_forbidden(error: BaseException | None) -> bool:
+    if not isinstance(error, OperationFailure):
+        return False
+    return error.code == UNAUTHORIZED or (
+        error.code == ATLAS_ERROR and "not allowed" in str(error).lower()
+    )
 
 
 def _fields(index: Mapping[str, Any]) -> list[dict[str, Any]]:
