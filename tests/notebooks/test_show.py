@@ -137,6 +137,14 @@ def test_a_map_says_in_words_what_it_shows() -> None:
     assert "Removed by the filter: 1." in drawn.alt
 
 
+def test_a_map_from_the_query_says_the_same() -> None:
+    found = records(9)
+    hits = [(found[4], 1.0)]
+    drawn = show.similarity_map(found, query=found[4]["embedding"], hits=hits)
+    assert "9 vectors by their similarity to the query" in drawn.alt
+    assert "The hits, best first: memory 4." in drawn.alt
+
+
 def test_the_same_map_is_the_same_bytes() -> None:
     assert show.embedding_map(records(5)).png == show.embedding_map(records(5)).png
 

@@ -8,7 +8,7 @@ from workbook.show.commands import commands
 from workbook.show.compare import compare
 from workbook.show.documents import documents
 from workbook.show.hits import hits
-from workbook.show.maps import embedding_map
+from workbook.show.maps import embedding_map, similarity_map
 from workbook.show.pictures import bars, picture
 from workbook.show.plans import plan, plans
 from workbook.show.progress import progress
@@ -27,6 +27,7 @@ __all__ = [
     "plan",
     "plans",
     "progress",
+    "similarity_map",
     "table",
     "tree",
     "versions",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
@@ -22,8 +23,11 @@ QUERY: dict[str, Any] = {
     "edgecolors": "black",
     "zorder": 3,
 }
-# Where a name may stand beside its point, in points of 1/72 inch; the first that is free.
-SPOTS = [("left", (7, 4)), ("left", (7, -10)), ("right", (-7, 4)), ("right", (-7, -10))]
+# Where a name may stand beside its point, in points of 1/72 inch, the most pleasing first.
+SPOTS = [
+    *(("left", (7, 4)), ("left", (7, -10)), ("right", (-7, 4)), ("right", (-7, -10))),
+    *(("left", (8, -3)), ("right", (-8, -3)), ("center", (0, 8)), ("center", (0, -15))),
+]
 
 
 def embedding_map(
@@ -48,18 +52,57 @@ def embedding_map(
         label: The name to write beside a record; the default is the first words of its content.
         title: What the map shows.
     """
-    found = [record for record in records if _has_vector(record)]
-    if len(found) < 3:
-        raise ValueError(f"A map needs three records with an embedding; there are {len(found)}.")
-    ranks = {_key(scored(hit)[0]): rank for rank, hit in enumerate(hits, 1)}
-    named = label or _first_words
-    points = [
-        Point(named(record), ranks.get(_key(record)), bool(filtered_out and filtered_out(record)))
-        for record in found
-    ]
-    vectors = np.array([field(record, "embedding") for record in found], dtype=float)
-    figure = _draw(points, vectors, None if query is None else np.array(query, dtype=float), title)
-    return picture(figure, _described(title, points))
+    points, vectors = _points(records, hits, filtered_out, label)
+    centre, plane, shares = _principal_plane(vectors)
+    axis = "principal component {} ({:.0%} of the variance)"
+    axes = _axes(title, axis.format(1, shares[0]), axis.format(2, shares[1]))
+    at = (vectors - centre) @ plane.T
+    if query is not None:
+        place = (np.array(query, dtype=float) - centre) @ plane.T
+        axes.scatter(*place[:, None], label="query", **QUERY)
+    _draw(axes, points, at)
+    said = f"{title}: {len(points)} vectors in the plane of their two principal components."
+    return picture(axes.figure, " ".join([said, *_described(points)]))
+
+
+def similarity_map(
+    records: Iterable[Any],
+    *,
+    query: Sequence[float],
+    hits: Iterable[Any] = (),
+    filtered_out: Callable[[Any], bool] | None = None,
+    label: Callable[[Any], str] | None = None,
+    title: str = "The memories, as the query sees them",
+) -> Picture:
+    """Draw vectors by their similarity to a query, which is all that a search looks at.
+
+    Farther to the right is closer in meaning to the query. Upwards is the direction in which the
+    records differ most besides, so that like stands beside like. A dashed line marks the score of
+    the last hit: what a filter removed may lie to its right, everything else there was returned.
+
+    Args:
+        records: As in `embedding_map()`.
+        query: The query's vector.
+        hits: As in `embedding_map()`.
+        filtered_out: As in `embedding_map()`.
+        label: As in `embedding_map()`.
+        title: What the map shows.
+    """
+    points, vectors = _points(records, hits, filtered_out, label)
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    towards = np.array(query, dtype=float) / np.linalg.norm(np.array(query, dtype=float))
+    similarity = vectors @ towards
+    besides = vectors - similarity[:, None] * towards
+    centre, plane, _ = _principal_plane(besides)
+    axes = _axes(title, "cosine similarity to the query", "what else sets them apart (no unit)")
+    last = [score for score, point in zip(similarity, points, strict=True) if point.rank]
+    if last:
+        axes.axvline(
+            min(last), color=GREY, linestyle="--", linewidth=1, zorder=0, label="the last hit"
+        )
+    _draw(axes, points, np.column_stack([similarity, (besides - centre) @ plane[0]]))
+    said = f"{title}: {len(points)} vectors by their similarity to the query."
+    return picture(axes.figure, " ".join([said, *_described(points)]))
 
 
 @dataclass
@@ -69,6 +112,24 @@ class Point:
     name: str
     rank: int | None
     removed: bool
+
+
+def _points(
+    records: Iterable[Any],
+    hits: Iterable[Any],
+    filtered_out: Callable[[Any], bool] | None,
+    label: Callable[[Any], str] | None,
+) -> tuple[list[Point], Vectors]:
+    found = [record for record in records if _has_vector(record)]
+    if len(found) < 3:
+        raise ValueError(f"A map needs three records with an embedding; there are {len(found)}.")
+    ranks = {_key(scored(hit)[0]): rank for rank, hit in enumerate(hits, 1)}
+    named = label or _first_words
+    points = [
+        Point(named(record), ranks.get(_key(record)), bool(filtered_out and filtered_out(record)))
+        for record in found
+    ]
+    return points, np.array([field(record, "embedding") for record in found], dtype=float)
 
 
 def _has_vector(record: Any) -> bool:
@@ -95,21 +156,18 @@ def _principal_plane(vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
     return centre, plane * signs[:, None], lengths[:2] ** 2 / (lengths**2).sum()
 
 
-def _draw(points: list[Point], vectors: Vectors, query: Vectors | None, title: str) -> Figure:
-    centre, plane, shares = _principal_plane(vectors)
-    at = (vectors - centre) @ plane.T
-    figure = Figure(figsize=(8.5, 6))
-    axes = figure.subplots()
-    _draw_groups(axes, at, points)
+def _axes(title: str, horizontal: str, vertical: str) -> Any:
+    axes = Figure(figsize=(8.5, 6)).subplots()
+    axes.set(title=title, xlabel=horizontal, ylabel=vertical)
     axes.margins(0.12)
-    if query is not None:
-        axes.scatter(*((query - centre) @ plane.T)[:, None], label="query", **QUERY)
-    axis = "principal component {} ({:.0%} of the variance)"
-    axes.set(title=title, xlabel=axis.format(1, shares[0]), ylabel=axis.format(2, shares[1]))
-    _write_names(axes, points, at)
     plain(axes)
+    return axes
+
+
+def _draw(axes: Any, points: list[Point], at: Vectors) -> None:
+    _draw_groups(axes, at, points)
+    _write_names(axes, points, at)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, frameon=False)
-    return figure
 
 
 def _draw_groups(axes: Any, at: Vectors, points: list[Point]) -> None:
@@ -126,29 +184,34 @@ def _draw_groups(axes: Any, at: Vectors, points: list[Point]) -> None:
 
 
 def _write_names(axes: Any, points: list[Point], at: Vectors) -> None:
-    """Write each name beside its point, hits first, where it covers no other name and no point."""
+    """Write each name beside its point, hits first, where it covers least of what is there."""
+    axes.autoscale_view()  # pixels are known only once the limits are
     taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in axes.transData.transform(at)]
     order = sorted(range(len(points)), key=lambda n: (points[n].rank is None, points[n].rank))
     for point, place in ((points[n], at[n]) for n in order):
-        text = f"{point.rank}. {point.name}" if point.rank else point.name
-        look = {"color": "black", "fontweight": "bold"} if point.rank else {"color": GREY}
-        for spot, (side, offset) in enumerate(SPOTS):
-            note = axes.annotate(
-                text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, **look
-            )
-            box = note.get_window_extent()
-            if not any(box.overlaps(other) for other in taken) or spot == len(SPOTS) - 1:
-                taken.append(box)
-                break
+        tried = [_name(axes, point, place, side, offset) for side, offset in SPOTS]
+        boxes = [note.get_window_extent() for note in tried]
+        covers = [sum(map(box.overlaps, taken)) for box in boxes]
+        best = covers.index(min(covers))
+        taken.append(boxes[best])
+        for note in tried[:best] + tried[best + 1 :]:
             note.remove()
 
 
-def _described(title: str, points: list[Point]) -> str:
-    said = [f"{title}: {len(points)} vectors in the plane of their two principal components."]
+def _name(axes: Any, point: Point, place: Vectors, side: str, offset: tuple[int, int]) -> Any:
+    text = f"{point.rank}. {point.name}" if point.rank else point.name
+    look = {"color": "black", "fontweight": "bold"} if point.rank else {"color": GREY}
+    note = axes.annotate(
+        text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, **look
+    )
+    note.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+    return note
+
+
+def _described(points: list[Point]) -> Iterator[str]:
     hits = sorted((point for point in points if point.rank), key=lambda point: point.rank or 0)
     if hits:
-        said.append(f"The hits, best first: {', '.join(point.name for point in hits)}.")
+        yield f"The hits, best first: {', '.join(point.name for point in hits)}."
     removed = sum(point.removed for point in points)
     if removed:
-        said.append(f"Removed by the filter: {removed}.")
-    return " ".join(said)
+        yield f"Removed by the filter: {removed}."
