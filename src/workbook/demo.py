@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(database: str) -> int:
-    uri = keys.read("MONGODB_URI") or keys.read("ATLAS_URI") or embedded.start().uri
+    _uri()  # the two seconds of a database's start are not spent in a session
     screen = console()
     screen.print(Panel(INTRODUCTION, title="The demo crew"))
     for session in (1, 2):
@@ -66,11 +66,16 @@ def _run(database: str) -> int:
         if code:
             return stop(f"session {session} was killed by signal {-code}") if code < 0 else 1
     with MongoClient[dict[str, Any]](
-        uri, serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
+        _uri(), serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
     ) as client:
         show_documents(screen, client[database])
     screen.print(Panel(Text(NEXT_STEPS), title="What to do next"))
     return 0
+
+
+def _uri() -> str:
+    """Return the database that `connect()` would choose, an embedded one started if need be."""
+    return keys.read("MONGODB_URI") or keys.read("ATLAS_URI") or embedded.start().uri
 
 
 def _run_session(session: int, database: str) -> int:
