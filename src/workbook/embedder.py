@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ MODEL_DIMENSIONS = 384
 DIMENSIONS = 1024
 MAX_TOKENS = 256
 
+_LOADING = threading.Lock()
+
 
 class Embedder(Protocol):
     """What turns texts into vectors, here and at Voyage.
@@ -25,20 +27,23 @@ class Embedder(Protocol):
     Attributes:
         model: The model's name.
         dimensions: Length of each vector.
-        settings: What fixes the vectors; two corpora mix only when these are equal.
     """
 
     model: str
     dimensions: int
 
     @property
-    def settings(self) -> dict[str, str | int]: ...
+    def settings(self) -> dict[str, str | int]:
+        """What fixes the vectors: only those of equal settings can be compared."""
 
-    def __call__(self, texts: list[str]) -> list[list[float]]: ...
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        """Return the vector of each text, in order; of a blank text an empty list."""
 
-    def embed_query(self, text: str) -> list[float]: ...
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one question."""
 
-    def for_queries(self) -> Any: ...
+    def for_queries(self) -> Embedder:
+        """Return the embedder to use for questions."""
 
 
 class EmbedderError(Exception):
@@ -50,14 +55,11 @@ class LocalEmbedder:
 
     The model gives 384 numbers of length 1 together; zeros are added up to 1024, which changes no
     cosine. Texts are embedded one at a time, so that a vector does not depend on its neighbours in
-    a batch. The model is loaded at the first call; threads may share one embedder.
+    a batch. The model is loaded at the first call, once for all embedders and threads.
     """
 
     model = MODEL
     dimensions = DIMENSIONS
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
 
     @property
     def settings(self) -> dict[str, str | int]:
@@ -72,62 +74,73 @@ class LocalEmbedder:
         }
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of 1024 floats for each text.
+        """Embed texts.
 
         Args:
-            texts: The texts; of each the first 256 tokens count. A blank text is embedded as the
-                empty sentence.
+            texts: The texts; of each the first 256 tokens count.
+
+        Returns:
+            A list of 1024 floats for each text, in order. For a blank text an empty list, as
+            CrewAI has it: the record is stored and no search finds it.
 
         Raises:
-            EmbedderError: When the model's files are missing or are not the ones expected.
+            EmbedderError: When the model's files are missing or are not the ones expected, or
+                `texts` is one string.
         """
-        return [self._embed(text) for text in texts]
+        if isinstance(texts, str):
+            raise EmbedderError("texts is one string: pass a list of texts, such as [text]")
+        return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of one question; this model treats questions and texts alike."""
-        return self._embed(text)
+        return _embed(text) if text.strip() else []
 
     def for_queries(self) -> LocalEmbedder:
         """Return the embedder for questions: itself."""
         return self
 
-    def _embed(self, text: str) -> list[float]:
-        import numpy as np
 
-        with self._lock:
-            tokenizer, session = self._tokenizer, self._session
-        encoded = tokenizer.encode(text)
-        feed = {
-            "input_ids": np.array([encoded.ids], dtype=np.int64),
-            "attention_mask": np.array([encoded.attention_mask], dtype=np.int64),
-            "token_type_ids": np.array([encoded.type_ids], dtype=np.int64),
-        }
-        wanted = {each.name for each in session.get_inputs()}
-        (tokens, *_) = session.run(None, {k: v for k, v in feed.items() if k in wanted})
-        pooled = tokens[0].mean(axis=0)  # one text at a time: no padding to leave out
-        unit = pooled / np.linalg.norm(pooled)
-        return [*map(float, unit), *([0.0] * (DIMENSIONS - MODEL_DIMENSIONS))]
+def _embed(text: str) -> list[float]:
+    import numpy as np
 
-    @cached_property
-    def _tokenizer(self) -> Any:
-        from tokenizers import BertWordPieceTokenizer
+    tokenizer, session = _loaded()
+    encoded = tokenizer.encode(text)
+    inputs = {
+        "input_ids": encoded.ids,
+        "attention_mask": encoded.attention_mask,
+        "token_type_ids": encoded.type_ids,
+    }
+    feed = {name: np.array([numbers], dtype=np.int64) for name, numbers in inputs.items()}
+    (tokens, *_) = session.run(None, feed)
+    pooled = tokens[0].mean(axis=0)  # one text at a time: the attention mask is all ones
+    unit = pooled / np.linalg.norm(pooled)
+    return [*map(float, unit), *([0.0] * (DIMENSIONS - MODEL_DIMENSIONS))]
 
-        if not VOCABULARY.is_file():
-            raise EmbedderError(f"The vocabulary {VOCABULARY.name} is missing from data/minilm")
-        tokenizer = BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer
 
-    @cached_property
-    def _session(self) -> Any:
-        import onnxruntime
+def _loaded() -> tuple[Any, Any]:
+    """Return the tokenizer and the model; whoever comes first loads them, the others wait."""
+    with _LOADING:
+        return _load()
 
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # the same bits on every machine
-        options.log_severity_level = 3
-        return onnxruntime.InferenceSession(
-            str(_verified_model()), options, providers=["CPUExecutionProvider"]
+
+@functools.cache
+def _load() -> tuple[Any, Any]:
+    import onnxruntime
+    from tokenizers import BertWordPieceTokenizer
+
+    if not VOCABULARY.is_file():
+        raise EmbedderError(
+            "The model's vocabulary data/minilm/vocab.txt is missing: fetch the project again"
         )
+    tokenizer = BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
+    tokenizer.enable_truncation(MAX_TOKENS)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the same bits however many cores there are
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        str(_verified_model()), options, providers=["CPUExecutionProvider"]
+    )
+    return tokenizer, session
 
 
 def _verified_model() -> Path:
