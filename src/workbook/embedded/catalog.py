@@ -1,9 +1,10 @@
-"""The collections that have search indexes: their definitions, and their indexes in memory."""
+"""Search indexes in memory, kept in step with the writes that pass by."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Protocol
 
 from bson.raw_bson import RawBSONDocument
@@ -26,10 +27,10 @@ class Reader(Protocol):
 
 
 class CollectionIndexes:
-    """The indexes of one collection that have been searched, kept in step with its writes.
+    """The indexes of one collection that have been searched.
 
-    `touch` only notes what may have changed; the next search reads it again. So a write costs
-    nothing here, and a search sees every write that was acknowledged before it.
+    `touch` only notes what may have changed, when a write is answered; the next search reads it
+    again. So a write costs nothing here, and a search sees every write acknowledged before it.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -38,43 +39,78 @@ class CollectionIndexes:
         self._loaded: dict[str, VectorIndex] = {}
         self._touched: dict[Any, Any] = {}
         self._reload = False
+        self._watchers: list[dict[Any, Any]] = []
 
-    def touch(self, ids: Iterable[Any] | None) -> None:
-        """Note documents that may have changed; None means that any may have."""
-        if ids is None:
-            self._reload = True
-        else:
-            self._touched.update((values.id_key(one), one) for one in ids)
+    @property
+    def roots(self) -> set[str]:
+        """Return the top-level fields that the indexes look at."""
+        found = set()
+        for index in self._loaded.values():
+            for path in (*index.index.vectors, *index.index.filter_paths):
+                found.add(path.partition(".")[0])
+        return found
 
-    def forget(self, index_id: str | None = None) -> None:
-        """Drop an index, or all, from memory."""
-        if index_id is None:
-            self._loaded.clear()
-        else:
-            self._loaded.pop(index_id, None)
+    def touch(self, ids: Iterable[Any]) -> None:
+        """Note documents that may have changed."""
+        noted = {values.id_key(one): one for one in ids}
+        self._touched.update(noted)
+        for watcher in self._watchers:
+            watcher.update(noted)
+
+    def touch_everything(self) -> None:
+        """Note that any document may have changed."""
+        self._reload = True
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[dict[Any, Any]]:
+        """Collect what is touched meanwhile.
+
+        A write that chooses by condition may meet documents that other writes have just changed;
+        what they touched while it ran counts as touched by it.
+        """
+        watcher: dict[Any, Any] = {}
+        self._watchers.append(watcher)
+        try:
+            yield watcher
+        finally:
+            # By identity: two watchers may hold equal notes.
+            self._watchers = [one for one in self._watchers if one is not watcher]
 
     async def ready(self, index: SearchIndex, reader: Reader) -> VectorIndex:
         """Return an index that knows every write acknowledged so far; call it under the lock."""
         await self._refresh(reader)
         key = f"{index.id}:{index.version}"
         if key not in self._loaded:
-            self._loaded[key] = await self._load(index, reader)
+            self._loaded[key] = loading = VectorIndex(index)
+            try:
+                await self._load(loading, reader)
+            except BaseException:
+                del self._loaded[key]
+                raise
         return self._loaded[key]
 
-    async def _load(self, index: SearchIndex, reader: Reader) -> VectorIndex:
-        loaded = VectorIndex(index)
+    def has(self, index: SearchIndex) -> bool:
+        """Tell whether an index is in memory."""
+        return f"{index.id}:{index.version}" in self._loaded
+
+    def keep_only(self, indexes: list[SearchIndex]) -> None:
+        """Drop from memory what is not among these."""
+        kept = {f"{index.id}:{index.version}" for index in indexes}
+        self._loaded = {key: one for key, one in self._loaded.items() if key in kept}
+
+    async def _load(self, index: VectorIndex, reader: Reader) -> None:
         async for batch in reader.find(self.namespace, {}, READ_AT_ONCE):
-            await asyncio.to_thread(_put, [loaded], batch)
-        return loaded
+            await asyncio.to_thread(_put, [index], batch)
 
     async def _refresh(self, reader: Reader) -> None:
-        if self._reload:
-            self._reload = False
-            self._touched.clear()
+        size = max(map(len, self._loaded.values()), default=0)
+        # Reading most documents one by one costs more than reading all.
+        if self._reload or (len(self._touched) > 1000 and len(self._touched) * 2 > size):
             self._loaded.clear()
-        if not self._loaded:
-            self._touched.clear()
+        self._reload = False
         touched, self._touched = self._touched, {}
+        if not self._loaded:
+            return
         try:
             await self._reread(list(touched.values()), reader)
         except BaseException:

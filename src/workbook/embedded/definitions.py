@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bson import ObjectId
@@ -156,43 +153,3 @@ def _validate_vector(where: str, one: Mapping[str, Any]) -> None:
 
 
 Namespace = tuple[str, str]
-
-
-class FileStore:
-    """Keeps definitions in a file: each change is written beside it and moved into place."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._indexes: dict[Namespace, list[SearchIndex]] = {}
-        if path.exists():
-            for entry in json.loads(path.read_text()):
-                namespace = (entry["database"], entry["collection"])
-                self._indexes[namespace] = [SearchIndex(**one) for one in entry["indexes"]]
-
-    def get(self, namespace: Namespace) -> list[SearchIndex]:
-        """Return a collection's search indexes."""
-        return list(self._indexes.get(namespace, ()))
-
-    def namespaces(self) -> list[Namespace]:
-        """Return the collections that have search indexes."""
-        return list(self._indexes)
-
-    def put(self, namespace: Namespace, indexes: list[SearchIndex]) -> None:
-        """Replace a collection's search indexes, durably."""
-        self._indexes[namespace] = indexes
-        if not indexes:
-            del self._indexes[namespace]
-        entries = [
-            {
-                "database": database,
-                "collection": collection,
-                "indexes": [vars(one) for one in kept],
-            }
-            for (database, collection), kept in self._indexes.items()
-        ]
-        fresh = self._path.with_suffix(".new")
-        with fresh.open("w") as file:
-            json.dump(entries, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)

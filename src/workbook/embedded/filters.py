@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from bson.binary import UUID_SUBTYPE, Binary
 
 from workbook.embedded import values
 from workbook.embedded.values import Key
@@ -18,7 +19,8 @@ from workbook.embedded.values import Key
 Rows = npt.NDArray[np.bool_]
 
 LOGICAL = ("$and", "$or", "$nor")
-TYPES = "boolean, date, number, objectId, string, uuid or null"
+TYPES = "boolean, objectId, number, string, date, uuid, or null"
+NOT_NULL = "boolean, objectId, number, string, date, or uuid"
 
 
 class FilterError(ValueError):
@@ -81,7 +83,7 @@ class _Parser:
 
     def _logical(self, name: str, value: Any) -> Filter:
         if not isinstance(value, list) or not value:
-            raise FilterError(f'"{name}" must be a nonempty array of documents')
+            raise FilterError(f'"{name}" cannot be empty')
         parts = [self.clause(one) for one in value]
         if name == "$and":
             return _all(parts)
@@ -93,26 +95,29 @@ class _Parser:
         return self._operator(path, "$eq", value)
 
     def _operator(self, path: str, name: str, operand: Any) -> Filter:
+        where = f"{path}.{name}"
         if name == "$eq":
             return _equal(path, [_scalar(path, operand)])
         if name == "$ne":
-            return _not(_equal(path, [_scalar(path, operand)]))
+            return _not(_equal(path, [_scalar(where, operand)]))
         if name in ("$in", "$nin"):
-            if not isinstance(operand, list) or not operand:
-                raise FilterError(f'"{path}.{name}" must be a nonempty array')
-            found = _equal(path, [_scalar(path, one) for one in operand])
+            found = _equal(path, _set(where, operand))
             return found if name == "$in" else _not(found)
         if name in _RANGES:
-            return _range(path, name, _scalar(path, operand))
+            return _range(path, name, _scalar(where, operand, null=False))
         if name == "$exists":
             if not isinstance(operand, bool):
-                raise FilterError(f'"{path}.$exists" must be a boolean')
+                raise FilterError(f'"{where}" must be a boolean')
             return _exists(path) if operand else _not(_exists(path))
         if name == "$not":
-            if not isinstance(operand, Mapping) or not operand:
-                raise FilterError(f'"{path}.$not" must be a document of operators')
-            return _not(self._field(path, operand))
+            return self._negated(path, operand)
         raise FilterError(f'"{path}" unrecognized field "{name}"')
+
+    def _negated(self, path: str, operand: Any) -> Filter:
+        if not isinstance(operand, Mapping) or not operand:
+            raise FilterError(f'"{path}.$not" must be a document of operators')
+        parts = [self._operator(path, name, value) for name, value in operand.items()]
+        return _not(_all(parts))
 
 
 _RANGES: dict[str, Callable[[Any, Any], bool]] = {
@@ -123,11 +128,24 @@ _RANGES: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _scalar(path: str, value: Any) -> Key:
+def _scalar(where: str, value: Any, *, null: bool = True) -> Key:
+    if isinstance(value, Binary | bytes) and getattr(value, "subtype", 0) != UUID_SUBTYPE:
+        raise FilterError(f'"{where}" binary value must be UUID subtype 4')
     key = values.key(value)
-    if key is None:
-        raise FilterError(f'"{path}" must be a {TYPES}')
+    if key is None or (key == values.NULL and not null):
+        raise FilterError(f'"{where}" must be a {TYPES if null else NOT_NULL}')
     return key
+
+
+def _set(where: str, operand: Any) -> list[Key]:
+    if not isinstance(operand, list):
+        raise FilterError(f'"{where}" must be an array')
+    if not operand:
+        raise FilterError(f'"{where}" cannot be empty')
+    keys = [_scalar(f"{where}[{i}]", one, null=False) for i, one in enumerate(operand)]
+    if len({bracket for bracket, _ in keys}) > 1:
+        raise FilterError(f'"{where}" must have elements of the same type')
+    return keys
 
 
 def _equal(path: str, keys: list[Key]) -> Filter:
@@ -140,10 +158,6 @@ def _exists(path: str) -> Filter:
 
 def _range(path: str, name: str, key: Key) -> Filter:
     bracket, bound = key
-    if key == values.NULL:
-        if name in ("$gte", "$lte"):
-            return _equal(path, [key])
-        return lambda columns: ~columns.everything()
     compare = _RANGES[name]
     return lambda columns: columns.within(path, bracket, lambda value: compare(value, bound))
 

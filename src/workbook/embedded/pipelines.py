@@ -51,6 +51,21 @@ def after(hits: Iterable[tuple[Any, float]], collection: str, rest: list[Any]) -
     ]
 
 
+def inside(hits: Iterable[tuple[Any, float]], rest: list[Any]) -> list[Any]:
+    """Return the same for a sub-pipeline, which runs over the collection and cannot leave it."""
+    ids, scores = [], []
+    for one, score in hits:
+        ids.append(one)
+        scores.append(score)
+    place = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
+    return [
+        {"$match": {"_id": {"$in": ids}}},
+        {"$set": {SCORE: {"$arrayElemAt": [{"$literal": scores}, place]}}},
+        {"$sort": {SCORE: -1}},
+        *with_scores(rest),
+    ]
+
+
 def _documents(rest: list[Any]) -> list[Any]:
     if not any(_asks(stage) for stage in rest):
         return [{"$replaceRoot": {"newRoot": "$document"}}, *rest]

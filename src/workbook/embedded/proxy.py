@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,15 @@ class Passing:
 
 @dataclass
 class Link:
-    """One client's connection and its upstream connection."""
+    """One client's connection and its upstream connection.
+
+    Attributes:
+        address: Where the client connected to.
+        passing: Requests that went upstream and are to be looked at when they are answered.
+        asked: Requests of our own.
+        tasks: What runs beside the requests.
+        cleared: The databases in which the client has been seen to have rights.
+    """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -60,6 +68,8 @@ class Link:
     address: str
     passing: dict[int, Passing] = field(default_factory=dict)
     asked: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    cleared: set[str] = field(default_factory=set)
     _next: int = 0
 
     async def forward(self, data: bytes, passing: Passing | None = None) -> None:
@@ -73,6 +83,12 @@ class Link:
         """Answer a client's request ourselves."""
         self.writer.write(wire.build(body, self._request_id(), request.request_id))
         await self.writer.drain()
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the client's requests; it ends with the connection."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def ask(self, database: str, command: Mapping[str, Any]) -> RawBSONDocument:
         """Run a command of ours on the client's upstream connection, with the client's rights.
@@ -94,11 +110,11 @@ class Link:
         return reply
 
     async def find(
-        self, namespace: Namespace, condition: dict[str, Any], batch: int
+        self, namespace: Namespace, condition: Mapping[str, Any], batch: int, **options: Any
     ) -> AsyncIterator[list[RawBSONDocument]]:
         """Yield the documents of a collection that match, undecoded, in batches."""
         database, collection = namespace
-        command = {"find": collection, "filter": condition, "batchSize": batch}
+        command = {"find": collection, "filter": condition, "batchSize": batch, **options}
         reply = await self.ask(database, command)
         cursor = _cursor(reply)
         yield cursor["firstBatch"]
@@ -187,9 +203,9 @@ class Proxy:
             for pump in done:
                 pump.result()
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            for task in (*pumps, *link.tasks):
+                task.cancel()
+            await asyncio.gather(*pumps, *link.tasks, return_exceptions=True)
             _abandon(link)
             await _close(up_writer)
 

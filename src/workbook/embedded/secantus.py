@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pymongo
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from workbook.embedded.errors import EmbeddedError
 from workbook.embedded.files import write_private
@@ -90,13 +91,15 @@ class StorageServer:
 
     async def start(self) -> None:
         """Start the server, make its user if it does not know it yet, and watch over it."""
+        if not self._data.exists():
+            await self._introduce()
         await self._launch("--auth")
         if not await asyncio.to_thread(self._knows_login):
             await self._end()
-            await self._launch()
-            await asyncio.to_thread(self._make_login)
-            await self._end()
+            await self._introduce()
             await self._launch("--auth")
+            if not await asyncio.to_thread(self._knows_login):
+                raise EmbeddedError(f"The storage server over {self._data} refuses its own user.")
         self._ready.set()
         self._watch = asyncio.create_task(self._keep())
 
@@ -109,6 +112,15 @@ class StorageServer:
         """Stop it and wait until its data is closed."""
         if self._watch:
             self._watch.cancel()
+        await self._end()
+
+    async def _introduce(self) -> None:
+        """Make the user: for this moment, on a random port, the server asks for none."""
+        await self._launch()
+        await asyncio.to_thread(self._make_login)
+        # What fsync has written outlives the kill; a graceful end would take seconds.
+        with contextlib.suppress(OSError):
+            os.kill(self._pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
         await self._end()
 
     async def _keep(self) -> None:
@@ -182,5 +194,4 @@ class StorageServer:
                 client.admin.command({"createUser": self._login.user, **given})
             except OperationFailure:
                 client.admin.command({"updateUser": self._login.user, **given})
-            except PyMongoError as error:
-                raise EmbeddedError(f"The storage server took no user: {error}") from error
+            client.admin.command("fsync")

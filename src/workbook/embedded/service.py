@@ -12,13 +12,14 @@ import time
 
 from workbook.embedded import secantus
 from workbook.embedded.commands import Dispatcher
-from workbook.embedded.definitions import FileStore
 from workbook.embedded.errors import EmbeddedError
 from workbook.embedded.files import Lock
 from workbook.embedded.folder import Folder
+from workbook.embedded.indexes import Indexes
 from workbook.embedded.proxy import Proxy
-from workbook.embedded.search_commands import SearchService
+from workbook.embedded.search_commands import SearchCommands
 from workbook.embedded.secantus import StorageServer
+from workbook.embedded.stores import FileStore
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
             loop.add_signal_handler(name, stopping.set)
     login = secantus.credentials(folder.credentials, make=True)
     storage = StorageServer(folder.data, folder.storage_log, login)
-    dispatcher = Dispatcher(SearchService(FileStore(folder.indexes)))
+    indexes = Indexes(FileStore(folder.indexes))
+    dispatcher = Dispatcher(indexes, SearchCommands(indexes))
     proxy = Proxy(storage.address, dispatcher.handle)
     try:
         try:

@@ -25,29 +25,29 @@ class VectorColumn:
 
     def __init__(self, field: VectorField) -> None:
         self.field = field
-        self.present: Rows = np.zeros(0, np.bool_)
+        self.kinds: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._matrix: Floats = np.zeros((0, field.dimensions), np.float32)
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
-        more = capacity - len(self.present)
-        self.present = np.pad(self.present, (0, more))
+        more = capacity - len(self.kinds)
+        self.kinds = np.pad(self.kinds, (0, more))
         self._matrix = np.vstack(
             [self._matrix, np.zeros((more, self.field.dimensions), np.float32)]
         )
 
-    def set(self, row: int, vector: Floats | None) -> None:
-        """Store a row's vector, or that it has none."""
-        self.present[row] = vector is not None
+    def set(self, row: int, vector: tuple[Floats, int] | None) -> None:
+        """Store a row's vector and its kind, or that it has none."""
+        self.kinds[row] = 0
         if vector is not None:
-            self._matrix[row] = vector
+            self._matrix[row], self.kinds[row] = vector
 
-    def nearest(self, query: Floats, rows: Rows, limit: int) -> list[tuple[int, float]]:
+    def nearest(self, query: Floats, kind: int, rows: Rows, limit: int) -> list[tuple[int, float]]:
         """Return the rows nearest to a query and their scores, the best first.
 
         Equal scores keep the order of the rows.
         """
-        selected = np.flatnonzero(rows & self.present[: len(rows)])
+        selected = np.flatnonzero(rows & (self.kinds[: len(rows)] == kind))
         if not len(selected):
             return []
         # Picking rows copies them: only worth it when most rows are left out.
@@ -150,12 +150,16 @@ class VectorIndex:
             filter_column.set(row, frozenset())
 
     def search(
-        self, path: str, query: Floats, chosen: filters.Filter | None, limit: int
+        self, path: str, query: Floats, kind: int, chosen: filters.Filter | None, limit: int
     ) -> list[tuple[Any, float]]:
         """Return the `_id` and score of the nearest documents, the best first."""
         rows = chosen(self) if chosen else self.everything()
-        hits = self._vectors[path].nearest(query, rows, limit)
+        hits = self._vectors[path].nearest(query, kind, rows, limit)
         return [(self._ids[row], score) for row, score in hits]
+
+    def holds(self, document_id: Any) -> bool:
+        """Tell whether a document is in the index."""
+        return values.id_key(document_id) in self._rows
 
     def everything(self) -> Rows:
         """Return a selection of all rows."""

@@ -23,12 +23,17 @@ FIELDS = {
     "numCandidates",
     "path",
     "queryVector",
+    "returnStoredSource",
     "searchNodePreference",
 }
 
 
 class StageError(ValueError):
     """A stage that Atlas would refuse; the message names what is wrong."""
+
+
+class NotAnObjectError(ValueError):
+    """A stage's filter is no document, which the server says before the search process does."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class VectorSearch:
         index: The search index's name.
         path: The vector field.
         query: The query vector.
+        kind: Which of the stored vectors it can be compared with; see `vectors.kind`.
         limit: How many documents at most.
         candidates: `numCandidates`, None for an exact search.
         filter: The prefilter as it was sent, None without one.
@@ -47,6 +53,7 @@ class VectorSearch:
     index: str
     path: str
     query: Floats
+    kind: int
     limit: int
     candidates: int | None
     filter: Any
@@ -73,6 +80,7 @@ def parse(stage: Any) -> VectorSearch:
         index=_text(stage, "index"),
         path=_text(stage, "path"),
         query=_query(stage),
+        kind=vectors.kind(stage.get("queryVector")),
         limit=limit,
         candidates=_candidates(stage, exact, limit),
         filter=_filter(stage),
@@ -141,7 +149,7 @@ def _candidates(stage: Mapping[str, Any], exact: bool, limit: int) -> int | None
         return None
     value = stage.get("numCandidates")
     if value is None:
-        raise StageError('"numCandidates" is required when "exact" is false or not set')
+        raise StageError("numCandidates is required for approximate vector search")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -149,14 +157,14 @@ def _candidates(stage: Mapping[str, Any], exact: bool, limit: int) -> int | None
     if not 1 <= value <= MAX_CANDIDATES:
         raise StageError(f'"numCandidates" must be within bounds [1..{MAX_CANDIDATES}]')
     if limit > value:
-        raise StageError('"limit" must be less than or equal to "numCandidates"')
+        raise StageError("limit should be less than or equal to numCandidates")
     return int(value)
 
 
 def _query(stage: Mapping[str, Any]) -> Floats:
     value = stage.get("queryVector")
     if value is None:
-        raise StageError('"queryVector" is required')
+        raise StageError("Exactly one and only one of query and queryVector can be present")
     if isinstance(value, list) and not value:
         return np.zeros(0, np.float32)
     query = vectors.from_value(value)
@@ -167,6 +175,6 @@ def _query(stage: Mapping[str, Any]) -> Floats:
 
 def _filter(stage: Mapping[str, Any]) -> Any:
     value = stage.get("filter")
-    if value is None and "filter" in stage:
-        raise StageError('"filter" must be a document')
+    if "filter" in stage and not isinstance(value, Mapping):
+        raise NotAnObjectError("invalid parameter: expected an object (filter)")
     return value

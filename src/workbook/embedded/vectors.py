@@ -17,7 +17,15 @@ from workbook.embedded.definitions import VectorField
 
 Floats = npt.NDArray[np.float32]
 
-BYTES = {BinaryVectorDtype.FLOAT32: "<f4", BinaryVectorDtype.INT8: "i1"}
+BYTES = {BinaryVectorDtype.FLOAT32.value: "<f4", BinaryVectorDtype.INT8.value: "i1"}
+
+FLOAT, INT8 = 1, 2
+
+
+def kind(value: Any) -> int:
+    """Return which vectors a vector can be compared with: those of floats, or those of int8."""
+    is_int8 = isinstance(value, Binary) and value[:1] == BinaryVectorDtype.INT8.value
+    return INT8 if is_int8 else FLOAT
 
 
 def from_value(value: Any) -> Floats | None:
@@ -38,15 +46,16 @@ def from_value(value: Any) -> Floats | None:
 def _from_binary(value: Binary) -> Floats | None:
     if value.subtype != VECTOR_SUBTYPE or len(value) < 2:
         return None
-    kind = BYTES.get(BinaryVectorDtype(bytes(value[:1])) if value[0] in (3, 0x27) else None)
-    if kind is None or (len(value) - 2) % np.dtype(kind).itemsize:
+    kind = BYTES.get(bytes(value[:1]))
+    # The second byte counts padding bits, which these types do not have.
+    if kind is None or value[1] or (len(value) - 2) % np.dtype(kind).itemsize:
         return None
     vector = np.frombuffer(bytes(value[2:]), kind).astype(np.float32)
     return vector if np.isfinite(vector).all() else None
 
 
-def from_document(document: Mapping[str, Any], field: VectorField) -> Floats | None:
-    """Return a document's vector for a field as it is kept, or None when it is not indexed.
+def from_document(document: Mapping[str, Any], field: VectorField) -> tuple[Floats, int] | None:
+    """Return a document's vector for a field as it is kept, and its kind, or None without one.
 
     Not indexed are a missing or null vector, one of another length, with anything but finite
     numbers in it, and for cosine one without a direction.
@@ -55,7 +64,8 @@ def from_document(document: Mapping[str, Any], field: VectorField) -> Floats | N
     vector = from_value(found[0]) if len(found) == 1 else None
     if vector is None or len(vector) != field.dimensions:
         return None
-    return unit(vector) if field.similarity == "cosine" else vector
+    kept = unit(vector) if field.similarity == "cosine" else vector
+    return None if kept is None else (kept, kind(found[0]))
 
 
 def unit(vector: Floats) -> Floats | None:
@@ -68,7 +78,7 @@ def scores(similarity: str, matrix: Floats, query: Floats) -> Floats:
     """Return the score of each row against a query; for cosine both are of length 1."""
     if similarity == "euclidean":
         squares = np.einsum("ij,ij->i", matrix, matrix) - 2 * (matrix @ query) + query @ query
-        result = 1 / (1 + np.maximum(squares, 0))
+        result = 1 / (1 + np.sqrt(np.maximum(squares, 0)))
     else:
         result = (1 + matrix @ query) / 2
     return np.asarray(result, np.float32)

@@ -187,3 +187,12 @@ def build(body: Mapping[str, Any], request_id: int, response_to: int = 0, flags:
 def with_response_to(data: bytes, response_to: int) -> bytes:
     """Return a message as the answer to another request."""
     return data[:8] + INT.pack(response_to) + data[12:]
+
+
+def first_string(data: bytes) -> str | None:
+    """Return the first value of an `OP_MSG` body, for most commands their collection."""
+    at = data.find(b"\0", HEADER.size + 10)
+    if at < 0 or len(data) < at + 5 or data[HEADER.size + 9] != 2:
+        return None
+    (size,) = INT.unpack_from(data, at + 1)
+    return data[at + 5 : at + 4 + size].decode("utf-8", "replace")

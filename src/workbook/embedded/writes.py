@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbook.embedded.definitions import Namespace
 from workbook.embedded.wire import Message
 
-WRITES = {
-    "insert",
-    "update",
-    "delete",
-    "findAndModify",
-    "findandmodify",
-    "bulkWrite",
-    "aggregate",
-    "mapReduce",
-    "drop",
-    "dropDatabase",
-    "renameCollection",
-    "commitTransaction",
-    "convertToCapped",
-}
+Roots = Callable[[Namespace], "set[str] | None"]
+
+DOCUMENTS = {"insert", "update", "delete", "findAndModify", "findandmodify", "bulkWrite"}
+STRUCTURE = {"drop", "dropDatabase", "renameCollection", "commitTransaction", "abortTransaction"}
+WHOLE = {"convertToCapped", "mapReduce"}
 
 
 @dataclass
@@ -32,18 +22,28 @@ class Change:
 
     Attributes:
         namespace: Database and collection.
-        ids: The documents; None means that they cannot be told.
+        ids: Documents that it names.
+        conditions: Conditions that choose further documents, each with its collation and so on.
+        everything: Whether it may change documents that cannot be told.
     """
 
     namespace: Namespace
-    ids: list[Any] | None = field(default_factory=list)
+    ids: list[Any] = field(default_factory=list)
+    conditions: list[dict[str, Any]] = field(default_factory=list)
+    everything: bool = False
 
-    def add(self, ids: Iterable[Any] | None) -> None:
-        """Add documents, or that they cannot be told."""
-        if ids is None or self.ids is None:
-            self.ids = None
-        else:
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.conditions or self.everything)
+
+    def choose(self, condition: Any, operation: Mapping[str, Any]) -> None:
+        """Add what a condition chooses."""
+        ids = ids_of(condition)
+        if ids is not None:
             self.ids.extend(ids)
+        elif isinstance(condition, Mapping):
+            chosen = {"filter": condition}
+            chosen.update({key: operation[key] for key in ("collation", "let") if key in operation})
+            self.conditions.append(chosen)
 
 
 def ids_of(condition: Any) -> list[Any] | None:
@@ -60,34 +60,50 @@ def ids_of(condition: Any) -> list[Any] | None:
     return None
 
 
-def changes(command: str, database: str, message: Message) -> list[Change]:
-    """Return what a write of documents may change, by collection."""
+def changes(command: str, database: str, message: Message, roots: Roots) -> list[Change]:
+    """Return what a write of documents may change, by collection.
+
+    Args:
+        command: The command's name.
+        database: Where it runs.
+        message: The command.
+        roots: Returns the top-level fields that a collection's indexes look at, None when the
+            collection is not indexed: what touches other fields alone changes nothing.
+    """
     body = message.body
     if command == "bulkWrite":
-        return _bulk(message)
+        return _bulk(message, roots)
     target = body.get(command)
-    if not isinstance(target, str):
+    if not isinstance(target, str) or (watched := roots((database, target))) is None:
         return []
     change = Change((database, target))
     if command == "insert":
         for one in message.documents("documents"):
-            change.add([one["_id"]] if "_id" in one else None)
+            _insert(change, one)
     elif command == "update":
         for one in message.documents("updates"):
-            change.add(ids_of(one.get("q")))
+            if _concerns(one.get("u"), watched):
+                change.choose(one.get("q"), {**body, **one})
     elif command == "delete":
         for one in message.documents("deletes"):
-            change.add(ids_of(one.get("q")))
+            change.choose(one.get("q"), {**body, **one})
     elif command in ("findAndModify", "findandmodify"):
-        change.add(ids_of(body.get("query")))
-    elif command == "aggregate":
-        return _output(database, body.get("pipeline"))
+        if body.get("remove") or _concerns(body.get("update"), watched):
+            change.choose(body.get("query", {}), body)
     else:
-        change.add(None)
-    return [change]
+        change.everything = True
+    return [change] if change else []
 
 
-def _bulk(message: Message) -> list[Change]:
+def _insert(change: Change, document: Any) -> None:
+    if isinstance(document, Mapping) and "_id" in document:
+        change.ids.append(document["_id"])
+    else:
+        # The server will choose an _id; no driver leaves that to it.
+        change.everything = True
+
+
+def _bulk(message: Message, roots: Roots) -> list[Change]:
     found = []
     for one in message.documents("nsInfo"):
         database, _, collection = str(one.get("ns")).partition(".")
@@ -97,22 +113,49 @@ def _bulk(message: Message) -> list[Change]:
         number = operation.get(kind)
         if not isinstance(number, int) or not 0 <= number < len(found):
             continue
+        change = found[number]
+        if (watched := roots(change.namespace)) is None:
+            continue
         if kind == "insert":
-            document = operation.get("document", {})
-            found[number].add([document["_id"]] if "_id" in document else None)
-        else:
-            found[number].add(ids_of(operation.get("filter")))
-    return found
+            _insert(change, operation.get("document"))
+        elif kind == "delete" or _concerns(operation.get("updateMods"), watched):
+            change.choose(operation.get("filter"), {**message.body, **operation})
+            change.everything |= bool(operation.get("upsert")) and bool(change.conditions)
+    return [change for change in found if change]
 
 
-def _output(database: str, pipeline: Any) -> list[Change]:
+def _concerns(update: Any, watched: set[str]) -> bool:
+    """Tell whether an update may change a watched field; a replacement or a pipeline may."""
+    if not isinstance(update, Mapping) or not all(key.startswith("$") for key in update):
+        return True
+    for operator, fields in update.items():
+        if not isinstance(fields, Mapping):
+            return True
+        names = [*fields, *(fields.values() if operator == "$rename" else ())]
+        if any(str(name).partition(".")[0] in watched for name in names):
+            return True
+    return False
+
+
+def output(database: str, pipeline: Any) -> list[Change]:
     """Return the collection that a pipeline's `$out` or `$merge` writes."""
     if not isinstance(pipeline, list) or not pipeline or not isinstance(pipeline[-1], Mapping):
         return []
     last = pipeline[-1]
     target = last.get("$out", last.get("$merge"))
-    if isinstance(target, Mapping):
-        target = target.get("into", target)
+    if isinstance(target, Mapping) and "into" in target:
+        target = target["into"]
     if isinstance(target, Mapping):
         database, target = str(target.get("db", database)), target.get("coll")
-    return [Change((database, target), None)] if isinstance(target, str) else []
+    if not isinstance(target, str):
+        return []
+    return [Change((database, target), everything=True)]
+
+
+def upserted(reply: Mapping[str, Any]) -> Iterable[Any]:
+    """Return the `_id`s that an answer names as made by an upsert."""
+    for one in reply.get("upserted") or ():
+        yield one["_id"]
+    last = reply.get("lastErrorObject")
+    if isinstance(last, Mapping) and "upserted" in last:
+        yield last["upserted"]
