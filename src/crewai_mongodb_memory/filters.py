@@ -96,10 +96,14 @@ def metadata_path(key: str) -> str:
 
 
 def is_prefilterable(condition: Mapping[str, Any]) -> bool:
-    """Say whether `$vectorSearch` itself can apply a condition made by `metadata()`."""
+    """Say whether `$vectorSearch` itself can apply a condition made by this module.
+
+    It compares the values of `PREFILTER_TYPES` but NaN, and a list only if all are of one type.
+    """
     ((operator, operand),) = condition.items()
     values = operand if operator == "$in" else [operand]
-    return all(isinstance(value, PREFILTER_TYPES) and value == value for value in values)
+    comparable = all(isinstance(value, PREFILTER_TYPES) and value == value for value in values)
+    return comparable and len({type(value) for value in values}) == 1
 
 
 def _condition(key: str, value: Any) -> Filter:

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from crewai_mongodb_memory import ConversationMemory, MongoDBStorageBackend
 
 BOUNDED = settings(
-    max_examples=15,
-    stateful_step_count=30,
+    max_examples=8,
+    stateful_step_count=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
