@@ -11,6 +11,8 @@ OPT_OUTS = {
     "CREWAI_DISABLE_VERSION_CHECK": "true",
     "OTEL_SDK_DISABLED": "true",
     "ANONYMIZED_TELEMETRY": "false",
+    # onnxruntime reports its use from native code, beginning with its import.
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -190,8 +191,23 @@ def test_no_socket_leaves_the_machine(machine: Machine, piped: Run, in_terminal:
     assert [entry for entry in seen if not local.search(entry[2])] == []
 
 
-def test_the_home_directory_stays_empty(machine: Machine, piped: Run) -> None:
-    assert list((machine.folder / "home").rglob("*")) == []
+def test_the_home_directory_holds_nothing_but_crewai_s_own(machine: Machine, piped: Run) -> None:
+    """Native telemetry leaves a device id there, which tells of it without any network."""
+    written = [path for path in (machine.folder / "home").rglob("*") if path.is_file()]
+
+    assert [path for path in written if "crewai" not in path.parts] == []
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace sees what native code sends")
+def test_no_native_code_leaves_the_machine(machine: Machine, in_terminal: Run) -> None:
+    log = machine.folder / "system-calls"
+    watch = ["strace", "-f", "--seccomp-bpf", "-e", "trace=connect,sendto,sendmsg", "-o", str(log)]
+    command = [sys.executable, "-m", "workbook", "demo", "--session", "1"]
+    subprocess.run([*watch, *command], env=machine.environment, check=True, capture_output=True)
+
+    calls = [line for line in log.read_text().splitlines() if "AF_INET" in line]
+    assert any("127.0.0.1" in line for line in calls)
+    assert [line for line in calls if '"127.0.0.1"' not in line and '"::1"' not in line] == []
 
 
 def test_every_memory_is_there_for_another_process(machine: Machine, in_terminal: Run) -> None:
