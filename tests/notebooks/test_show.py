@@ -27,6 +27,12 @@ def test_a_table_escapes_what_it_shows() -> None:
     assert "&lt;script&gt;" in show.table([{"content": "<script>"}])._repr_html_()
 
 
+def test_no_formula_is_made_of_two_operators() -> None:
+    table = show.table([("{$match: {a: {$gte: 1}}}",)], columns=("pipeline",))
+
+    assert "{<span>$</span>match: {a: {<span>$</span>gte: 1}}}" in table._repr_html_()
+
+
 def test_a_table_takes_records_tuples_and_a_single_document() -> None:
     from crewai.memory.types import MemoryRecord
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Literal, ParamSpec
+
+from workbook.show.markup import literal
 
 P = ParamSpec("P")
 Status = Literal["unsolved", "wrong", "solved"]
@@ -51,7 +52,7 @@ class Verdict:
     def _repr_html_(self) -> str:
         first, *rest = repr(self).split("\n")
         heading = HEADINGS[self.status]
-        lines = [f"<b>{heading}</b>{escape(first.removeprefix(heading))}", *map(escape, rest)]
+        lines = [f"<b>{heading}</b>{literal(first.removeprefix(heading))}", *map(literal, rest)]
         style = f"border-left:4px solid {COLOURS[self.status]}; padding:0.3em 0.8em"
         return f'<div style="{style}">{"<br>".join(lines)}</div>'
 

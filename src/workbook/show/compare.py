@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
+
+from workbook.show.markup import literal
 
 CELL = "text-align:left; vertical-align:top; white-space:normal"
 
@@ -20,7 +21,7 @@ class Comparison:
         return "\n\n".join(f"{title}\n{'-' * len(title)}\n{_plain(side)}" for title, side in pairs)
 
     def _repr_html_(self) -> str:
-        heads = "".join(f'<th style="{CELL}">{escape(title)}</th>' for title in self._titles)
+        heads = "".join(f'<th style="{CELL}">{literal(title)}</th>' for title in self._titles)
         cells = "".join(f'<td style="{CELL}">{_html(side)}</td>' for side in self._sides)
         return f"<table>\n<tr>{heads}</tr>\n<tr>{cells}</tr>\n</table>"
 
@@ -44,4 +45,4 @@ def _html(side: Any) -> str:
     if hasattr(side, "_repr_html_"):
         return str(side._repr_html_())
     paragraphs = _plain(side).split("\n\n")
-    return "".join(f"<p>{escape(text).replace(chr(10), '<br>')}</p>" for text in paragraphs)
+    return "".join(f"<p>{literal(text).replace(chr(10), '<br>')}</p>" for text in paragraphs)

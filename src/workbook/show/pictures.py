@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 from matplotlib.figure import Figure
+
+from workbook.show.markup import literal
 
 # Okabe and Ito's palette, told apart in every common form of colour blindness.
 ORANGE, SKY, GREEN, BLUE, VERMILION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
@@ -32,7 +33,10 @@ class Picture:
 
         data = {"image/png": self.png, "text/plain": self.alt}
         display(data, metadata={"image/png": {"alt": self.alt}}, raw=True)  # type: ignore[no-untyped-call]
-        caption = {"text/html": f"<p><small>{escape(self.alt)}</small></p>", "text/plain": self.alt}
+        caption = {
+            "text/html": f"<p><small>{literal(self.alt)}</small></p>",
+            "text/plain": self.alt,
+        }
         display(caption, raw=True)  # type: ignore[no-untyped-call]
 
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from html import escape
 from typing import Any
 
 import pandas as pd
+
+from workbook.show.markup import literal
 
 TEXT = "text-align:left; vertical-align:top; white-space:pre-wrap; max-width:42em"
 NUMBER = "text-align:right; vertical-align:top"
@@ -76,7 +77,7 @@ def _is_numeric(column: Any) -> bool:
 def _cells(tag: str, values: Iterable[Any], styles: Sequence[str]) -> str:
     paired = zip(values, styles, strict=True)
     return "".join(
-        f'<{tag} style="{style}">{escape(str(value))}</{tag}>' for value, style in paired
+        f'<{tag} style="{style}">{literal(str(value))}</{tag}>' for value, style in paired
     )
 
 
