@@ -258,7 +258,7 @@ def proposal_tasks(connection: Connection, request: str) -> list[Task]:
 def build_crew(tasks: Sequence[Task], memory: Memory | None) -> Crew:
     """Return a crew that does the tasks one after the other, with or without memory."""
     return Crew(
-        agents=[task.agent for task in tasks],
+        agents=[task.agent for task in tasks if task.agent],
         tasks=list(tasks),
         process=Process.sequential,
         memory=memory,
@@ -272,6 +272,13 @@ def _quote(text: str) -> str:
 # The two sessions
 
 
+async def _run(crew: Crew) -> CrewOutput:
+    """Run a crew; asynchronously, because in a notebook an event loop runs already."""
+    output = await crew.kickoff_async()
+    assert isinstance(output, CrewOutput)  # a stream only with Crew(stream=True)
+    return output
+
+
 async def learn(connection: Connection, message: str = MESSAGE) -> CrewOutput:
     """Run the first session: a crew is told a message and remembers it.
 
@@ -283,7 +290,7 @@ async def learn(connection: Connection, message: str = MESSAGE) -> CrewOutput:
         The crew's output; by then every memory and both turns are stored.
     """
     memory = crew_memory(connection)
-    output = await build_crew(listening_tasks(connection, message), memory).kickoff_async()
+    output = await _run(build_crew(listening_tasks(connection, message), memory))
     # CrewAI saves in the background: without this a process could end before its memories do.
     memory.drain_writes()
     _wait_until_searchable(connection, MEMORY_SCOPE)
@@ -306,7 +313,7 @@ async def propose(
         The crew's output, its last task the proposal.
     """
     memory = crew_memory(connection) if with_memory else None
-    output = await build_crew(proposal_tasks(connection, request), memory).kickoff_async()
+    output = await _run(build_crew(proposal_tasks(connection, request), memory))
     if memory:
         memory.drain_writes()
         transcript(connection).add_exchange(request, output.raw)
