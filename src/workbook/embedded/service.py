@@ -9,17 +9,20 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 
 from workbook.embedded import secantus
+from workbook.embedded.behind import address, fronted
 from workbook.embedded.commands import Dispatcher
 from workbook.embedded.errors import EmbeddedError
 from workbook.embedded.files import Lock
 from workbook.embedded.folder import Folder
 from workbook.embedded.indexes import Indexes
-from workbook.embedded.proxy import Proxy
+from workbook.embedded.masking import mask
+from workbook.embedded.proxy import Address, Proxy
 from workbook.embedded.search_commands import SearchCommands
 from workbook.embedded.secantus import StorageServer
-from workbook.embedded.stores import FileStore
+from workbook.embedded.stores import CollectionStore, FileStore, Store
 
 log = logging.getLogger(__name__)
 
@@ -47,26 +50,23 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stopping.set)
-    login = secantus.credentials(folder.credentials, make=True)
-    storage = StorageServer(folder.data, folder.storage_log, login)
-    indexes = Indexes(FileStore(folder.indexes))
-    dispatcher = Dispatcher(indexes, SearchCommands(indexes))
-    proxy = Proxy(storage.address, dispatcher.handle)
+    if behind is None:
+        login = secantus.credentials(folder.credentials, make=True)
+        storage = StorageServer(folder.data, folder.storage_log, login)
+        proxy = _proxy(storage.address, FileStore(folder.indexes))
+    else:
+        storage = None
+        where = await asyncio.to_thread(address, behind)
+        proxy = _proxy(lambda: _at(where), CollectionStore())
     try:
-        try:
-            await proxy.listen(port)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise EmbeddedError(
-                f"Port {port} of 127.0.0.1 is taken: choose another, or 0 for a free one."
-            ) from error
-        await storage.start()
+        await _listen(proxy, port)
+        if storage is not None:
+            await storage.start()
         state = {
             "port": proxy.port,
             "pid": os.getpid(),
-            "behind": None,
-            "uri": None,
+            "behind": behind and mask(behind),
+            "uri": behind and fronted(behind, proxy.port),
             "idle_timeout": idle_timeout,
         }
         folder.write_state(state)
@@ -75,7 +75,28 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
         folder.clear_state()
     finally:
         await proxy.close()
-        await storage.stop()
+        if storage is not None:
+            await storage.stop()
+
+
+def _proxy(upstream: Callable[[], Awaitable[Address]], store: Store) -> Proxy:
+    indexes = Indexes(store)
+    return Proxy(upstream, Dispatcher(indexes, SearchCommands(indexes)).handle)
+
+
+async def _at(where: Address) -> Address:
+    return where
+
+
+async def _listen(proxy: Proxy, port: int) -> None:
+    try:
+        await proxy.listen(port)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "is taken" if taken else f"cannot be used ({error})"
+        raise EmbeddedError(
+            f"Port {port} of 127.0.0.1 {why}: choose another, or 0 for a free one."
+        ) from error
 
 
 async def _until_idle(proxy: Proxy, idle_timeout: float, stopping: asyncio.Event) -> None:
