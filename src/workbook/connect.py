@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from workbook.embedder import Embedder
 
 
+DATABASE = "crewai_memory"
+
+
 class ConnectError(Exception):
     """Something this run was told to use cannot be used; the message says what to change."""
 
@@ -65,7 +68,7 @@ class Connection:
         self.close()
 
 
-def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Connection:
+def connect(database_name: str | None = None, *, quiet: bool = False) -> Connection:
     """Connect to a database, choose an embedder and an LLM, and print what was chosen.
 
     The database is `MONGODB_URI` (or `ATLAS_URI`); with neither set, the embedded one, started if
@@ -74,7 +77,8 @@ def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Con
     from Colab's secrets.
 
     Args:
-        database_name: The database to work in.
+        database_name: The database to work in. Not given, it is the one that the connection string
+            names (`mongodb+srv://host/workshop_alex`), and `crewai_memory` where that names none.
         quiet: Whether to print nothing.
 
     Returns:
@@ -88,7 +92,7 @@ def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Con
     """
     named = keys.read("MONGODB_URI") or keys.read("ATLAS_URI")
     uri = named or embedded.start().uri
-    backend = _backend(uri, database_name)
+    backend = _backend(uri, database_name or _database_in(uri) or DATABASE)
     embedder, llm = _embedder(), _llm()
     hide_panels()
     connection = Connection(
@@ -101,6 +105,10 @@ def connect(database_name: str = "crewai_memory", *, quiet: bool = False) -> Con
     if not quiet:
         print(connection.describe())
     return connection
+
+
+def _database_in(uri: str) -> str:
+    return uri.partition("://")[2].partition("/")[2].partition("?")[0]
 
 
 def _backend(uri: str, database_name: str) -> MongoDBStorageBackend:

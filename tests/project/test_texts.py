@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -80,3 +81,16 @@ def test_the_top_level_is_what_the_project_promises() -> None:
         "notebooks", "src", "data", "tests",
         "requirements.txt", "EDD.md", "README.md", "Makefile", "pyproject.toml", "LICENSE",
     }  # fmt: skip
+
+
+def test_the_tables_of_the_progression_agree_with_the_notebooks() -> None:
+    stated = {}
+    for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text())["cells"]
+        minutes = re.search(r"\*(\d+) minutes", "".join(cells[0]["source"]))
+        assert minutes, path.name
+        stated[path.name] = minutes[1]
+    for readme in ("README.md", "notebooks/README.md"):
+        rows = re.findall(r"\((?:notebooks/)?(\d\d_\w+\.ipynb)\) \|.*\| (\d+) \|$",
+                          (PROJECT / readme).read_text(), re.M)  # fmt: skip
+        assert dict(rows) == stated, readme

@@ -95,6 +95,17 @@ def test_atlas_uri_is_read_when_mongodb_uri_is_not_set(
         assert connection.uri == mongodb_uri
 
 
+def test_the_connection_string_may_name_the_database(
+    monkeypatch: pytest.MonkeyPatch, mongodb_uri: str
+) -> None:
+    address, _, options = mongodb_uri.partition("/?")
+    own = f"{address}/workshop_alex?{options}"
+    monkeypatch.setenv("MONGODB_URI", own)
+    with connect(quiet=True) as connection, connect("other", quiet=True) as other:
+        assert connection.backend.database.name == "workshop_alex"
+        assert other.backend.database.name == "other"
+
+
 def test_with_a_voyage_key_voyage_embeds(
     monkeypatch: pytest.MonkeyPatch, database_name: str
 ) -> None:
