@@ -77,7 +77,7 @@ class MongoDBStorageBackend:
         self._collection_name = collection_name
         self._scope_root = schema.normalize_scope(scope_root)
         self._index = VectorIndex(vector_search_index, fields)
-        self._prepared = False
+        self.indexed: set[str] = set()  # the collections whose indexes are known to be there
         self._lock = threading.Lock()
         self._again = functools.partial(
             type(self),
@@ -434,7 +434,7 @@ class MongoDBStorageBackend:
         with self.connection.explained(), self._lock:
             create_indexes(self.collection, schema.MEMORY_INDEXES)
             self._index.ensure(self.collection, wait, timeout)
-            self._prepared = True
+            self.indexed.add(self._collection_name)
 
     def wait_until_searchable(self, record: MemoryRecord, timeout: float = 60.0) -> None:
         """Return when search finds a saved record: on Atlas it follows the writes with a delay.
@@ -463,17 +463,17 @@ class MongoDBStorageBackend:
     @contextmanager
     def _memories(self, prepare: bool = False) -> Iterator[Collection[dict[str, Any]]]:
         with self.connection.explained():
-            if prepare and not self._prepared:
+            if prepare and self._collection_name not in self.indexed:
                 self._prepare()
             yield self.collection
 
     def _prepare(self) -> None:
         with self._lock:
-            if self._prepared:
+            if self._collection_name in self.indexed:
                 return
             try_create_indexes(self.collection, schema.MEMORY_INDEXES)
             self._index.prepare(self.collection)
-            self._prepared = True
+            self.indexed.add(self._collection_name)
 
     # Helpers
 

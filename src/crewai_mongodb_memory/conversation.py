@@ -62,10 +62,11 @@ class ConversationMemory:
     One document holds up to `bucket_size` turns. A turn is added to the session's newest bucket by
     one atomic `find_one_and_update`; when the bucket is full, the next one is inserted. Any number
     of writers, in any number of processes, may share a session: each turn gets its own number and
-    none is lost. Let them use one `bucket_size`.
+    none is lost.
 
     Nothing is kept in this object, so a new one with the same `session_id` goes on where another
-    ended. Every method raises `MemoryConnectionError` if the server cannot be reached; errors of
+    ended. The backend's `scope_root` is about memories: keep tenants apart by session ids that
+    they cannot choose. Every method raises `MemoryConnectionError` if the server cannot be reached; errors of
     pymongo come through unchanged.
 
     Args:
@@ -97,7 +98,6 @@ class ConversationMemory:
         self.max_turns = max_turns
         self._backend = backend
         self._collection_name = collection_name
-        self._indexed = False
 
     @property
     def collection(self) -> Collection[dict[str, Any]]:
@@ -281,9 +281,9 @@ class ConversationMemory:
             match = {**self._session, "bucket_seq": {"$lt": found[-1]["bucket_seq"]}}
 
     def _ensure_index(self) -> None:
-        if not self._indexed:
+        if self._collection_name not in self._backend.indexed:
             create_indexes(self.collection, CONVERSATION_INDEXES)
-            self._indexed = True
+            self._backend.indexed.add(self._collection_name)
 
 
 def _turn_document(role: str, content: str | None, fields: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def test_adding_and_reading_are_one_command_each(make_backend: Any, commands: Co
     assert commands.during(lambda: memory.add_exchange("q", "a")) == ["findAndModify"]
     for call in [memory.turns, memory.recent_turns, memory.history_text, memory.count]:
         assert commands.during(call) == ["find"]
+    again = ConversationMemory(memory._backend, bucket_size=20)
+    assert commands.during(lambda: again.add_turn("user", "x")) == ["findAndModify"]
     assert commands.during(memory.clear) == ["delete"]
 
 
