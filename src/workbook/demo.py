@@ -32,6 +32,10 @@ MEMORIES, CONVERSATIONS = "memories", "conversations"
 SCOPE, SESSION_ID = "/demo", "demo"
 
 
+class UnreachableError(Exception):
+    """The database does not answer; the message says what to check."""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the demo and return its exit code: 0, or 1 after a sentence that says what went wrong.
 
@@ -46,8 +50,10 @@ def main(argv: list[str] | None = None) -> int:
         return demo_sessions.main(options.session, options.database)
     try:
         return _run(options.database)
-    except (embedded.EmbeddedError, PyMongoError) as error:
+    except (embedded.EmbeddedError, UnreachableError, PyMongoError) as error:
         return stop(error)
+    except KeyboardInterrupt:
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(database: str) -> int:
-    _uri()  # the two seconds of a database's start are not spent in a session
+    _reach(_uri())
     screen = console()
     screen.print(Panel(INTRODUCTION, title="The demo crew"))
     for session in (1, 2):
@@ -76,6 +82,20 @@ def _run(database: str) -> int:
 def _uri() -> str:
     """Return the database that `connect()` would choose, an embedded one started if need be."""
     return keys.read("MONGODB_URI") or keys.read("ATLAS_URI") or embedded.start().uri
+
+
+def _reach(uri: str) -> None:
+    """Make sure that the database answers before the seconds of two sessions are spent."""
+    try:
+        with MongoClient[dict[str, Any]](
+            uri, serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
+        ) as client:
+            client.admin.command("ping")
+    except (PyMongoError, ValueError) as error:
+        raise UnreachableError(
+            f"MongoDB at {embedded.mask(uri)} does not answer: check the address, the user and "
+            "password, and on Atlas the IP access list (Network Access)."
+        ) from error
 
 
 def _run_session(session: int, database: str) -> int:

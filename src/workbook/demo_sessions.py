@@ -12,8 +12,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from crewai_mongodb_memory import MongoDBMemoryError
 from workbook import crew, demo, steps
-from workbook.connect import Connection, connect
+from workbook.connect import ConnectError, Connection, connect
+from workbook.corpus import CorpusError
+from workbook.embedded import EmbeddedError
 from workbook.scripted_llm import LABEL, ScriptedLLM
 from workbook.scripted_llm.prompt import Hit, hits
 
@@ -45,7 +48,7 @@ def main(session: int, database: str) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    known = (DemoError,)
+    known = (DemoError, ConnectError, EmbeddedError, CorpusError, MongoDBMemoryError)
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     text = first if isinstance(error, known) else f"{type(error).__name__}: {first}"
     return text if text.endswith(".") else f"{text}."
