@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from embedded.support import Documents, filter_field, found, make_index, vector_field
 from pymongo.errors import OperationFailure
 from pymongo.operations import SearchIndexModel
-
-from embedded.support import Documents, filter_field, found, make_index, vector_field
 
 
 def test_an_index_is_listed_with_its_definition(collection: Documents) -> None:
@@ -55,9 +54,7 @@ def test_every_similarity_and_bound_is_accepted(
         (["v"], "document"),
     ],
 )
-def test_a_bad_definition_is_refused(
-    collection: Documents, fields: list[Any], says: str
-) -> None:
+def test_a_bad_definition_is_refused(collection: Documents, fields: list[Any], says: str) -> None:
     collection.database.create_collection(collection.name)
     model = SearchIndexModel({"fields": fields}, name="index", type="vectorSearch")
     with pytest.raises(OperationFailure, match=says):

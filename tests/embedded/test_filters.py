@@ -10,9 +10,8 @@ import pytest
 from bson import Decimal128, ObjectId, Regex
 from bson.binary import Binary
 from bson.int64 import Int64
-from pymongo.errors import OperationFailure
-
 from embedded.support import Documents, filter_field, found, make_index, search, vector_field
+from pymongo.errors import OperationFailure
 
 EARLY = datetime.datetime(2026, 1, 1)
 LATE = datetime.datetime(2026, 6, 1, 12, 30)

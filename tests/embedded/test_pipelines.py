@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pymongo.errors import OperationFailure
-
 from embedded.support import SCORE, Documents, make_index, search, stage, vector_field
+from pymongo.errors import OperationFailure
 
 META = {"$meta": "vectorSearchScore"}
 

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from bson.binary import Binary, BinaryVectorDtype
 from bson.int64 import Int64
-from pymongo.errors import OperationFailure
-
 from embedded.support import (
     SCORE,
     Documents,
@@ -22,6 +20,7 @@ from embedded.support import (
     stage,
     vector_field,
 )
+from pymongo.errors import OperationFailure
 
 
 @pytest.fixture

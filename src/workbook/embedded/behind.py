@@ -34,16 +34,18 @@ def address(uri: str) -> Address:
     if options.get("tls") or options.get("ssl"):
         raise EmbeddedError(f"{shown} asks for TLS, which cannot be passed through: leave it out.")
     host, port = parsed["nodelist"][0]
-    try:
-        with pymongo.MongoClient(
-            host, port or 27017, directConnection=True, serverSelectionTimeoutMS=5_000
-        ) as client:  # type: pymongo.MongoClient[dict[str, object]]
+    port = port or 27017
+    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(
+        host, port, directConnection=True, serverSelectionTimeoutMS=5_000
+    )
+    with client:
+        try:
             client.admin.command("hello")
-    except PyMongoError as error:
-        raise EmbeddedError(
-            f"No MongoDB server answers at {host}:{port}: start it first."
-        ) from error
-    return host, port or 27017
+        except PyMongoError as error:
+            raise EmbeddedError(
+                f"No MongoDB server answers at {host}:{port}: start it first."
+            ) from error
+    return host, port
 
 
 def fronted(uri: str, port: int) -> str:
