@@ -66,8 +66,10 @@ class ConversationMemory:
 
     Nothing is kept in this object, so a new one with the same `session_id` goes on where another
     ended. The backend's `scope_root` is about memories: keep tenants apart by session ids that
-    they cannot choose. Every method raises `MemoryConnectionError` if the server cannot be reached; errors of
-    pymongo come through unchanged.
+    they cannot choose.
+
+    Every method raises `MemoryConnectionError` if the server cannot be reached; errors of pymongo
+    come through unchanged.
 
     Args:
         backend: The storage backend, whose database and client are used.
