@@ -42,6 +42,13 @@ def test_a_table_takes_records_tuples_and_a_single_document() -> None:
     assert list(show.table({"name": "crewai_memory"})["value"]) == ["crewai_memory"]
 
 
+def test_a_table_takes_a_frame_and_shows_its_named_index() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"what": ["a"], "n": [1]}).set_index("what")
+    assert list(show.table(frame).columns) == ["what", "n"]
+
+
 def test_a_table_stays_a_table_when_it_is_cut() -> None:
     frame = show.table([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     assert type(frame[["a"]].head(1)) is type(frame)
@@ -70,7 +77,7 @@ def test_documents_are_drawn_as_mongosh_draws_them() -> None:
 
 def test_long_texts_wrap_instead_of_running_off_the_page() -> None:
     drawn = repr(show.documents({"_id": "a", "content": "many words " * 60}))
-    assert max(map(len, drawn.splitlines())) <= 110
+    assert max(map(len, drawn.splitlines())) <= 84
 
 
 def test_documents_beyond_the_limit_are_an_ellipsis() -> None:
@@ -115,6 +122,11 @@ def test_hits_take_records_matches_and_documents() -> None:
     document = {"content": "a", "scope": "/x", "score": 0.5}
     frames = [show.hits([each]) for each in ((record, 0.5), match, document)]
     assert all(frame.equals(frames[0]) for frame in frames)
+
+
+def test_a_long_content_is_cut_between_words() -> None:
+    frame = show.hits([({"content": "word " * 100, "scope": "/"}, 0.5)], longest=20)
+    assert frame["content"][0] == "word word word …"
 
 
 @pytest.mark.parametrize("score", [-0.2, 0.0, 1.2])

@@ -12,7 +12,7 @@ from typing import Any
 
 from bson import Binary, ObjectId
 
-WIDTH = 96
+WIDTH = 84
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 VECTOR_FROM = 9  # numbers; a shorter list is shown whole
 
@@ -74,7 +74,7 @@ def _render(value: Any, indent: int = 0) -> str:
     if isinstance(value, (list, tuple)):
         return _block("[", [""] * len(value), list(value), "]", indent)
     if isinstance(value, str):
-        return _wrapped(repr(value), indent)
+        return repr(value)
     return _scalar(value)
 
 
@@ -82,12 +82,13 @@ def _block(opening: str, names: list[str], values: list[Any], closing: str, inde
     """Draw a document or an array on one line when it is short, else on one line per item."""
     if not values:
         return opening + closing
-    parts = [name + _render(value, indent + 2) for name, value in zip(names, values, strict=True)]
+    drawn = [_render(value, indent + 2) for value in values]
+    parts = [name + part for name, part in zip(names, drawn, strict=True)]
     line = f"{opening} {', '.join(parts)} {closing}"
     if indent and len(line) + indent <= WIDTH and "\n" not in line:
         return line
     pad = " " * (indent + 2)
-    inner = "".join(f"{pad}{part},\n" for part in parts)
+    inner = "".join(f"{pad}{_wrapped(part, indent + 2)},\n" for part in parts)
     return f"{opening}\n{inner}{' ' * indent}{closing}"
 
 
@@ -103,8 +104,11 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, ObjectId) or (isinstance(value, str) and bool(UUID.fullmatch(value)))
 
 
-def _wrapped(text: str, indent: int) -> str:
-    lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, replace_whitespace=False)
+def _wrapped(part: str, indent: int) -> str:
+    """Wrap a long text, its further lines set in; what has several lines already is left alone."""
+    if "\n" in part:
+        return part
+    lines = textwrap.wrap(part, WIDTH - indent - 4, break_long_words=False)
     return ("\n" + " " * (indent + 4)).join(lines)
 
 
@@ -123,8 +127,8 @@ def _scalar(value: Any) -> str:
 def abbreviate(value: Any) -> str:
     """Return a value in mongosh's notation on one line.
 
-    Long arrays are cut after two items, and generated ids stand as `<id>`: they say nothing, and
-    they would be others in the next run.
+    Long arrays are cut after two items. Generated ids and dates stand as `<id>` and `<date>`: they
+    say little, and they would be others in the next run.
     """
     if isinstance(value, Mapping):
         inner = ", ".join(f"{name}: {abbreviate(item)}" for name, item in value.items())
@@ -139,4 +143,6 @@ def abbreviate(value: Any) -> str:
         shown = [abbreviate(item) for item in value[:2]]
         rest = [f"… {len(value):,} in all"] if len(value) > len(shown) else []
         return f"[{', '.join(shown + rest)}]"
+    if isinstance(value, datetime):
+        return "<date>"
     return repr(value) if isinstance(value, str) else _scalar(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from textwrap import shorten
 from typing import Any
 
 from workbook.show.tables import Table, table
@@ -11,17 +12,18 @@ BAR = 20  # characters at score 1.0
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def hits(found: Iterable[Any]) -> Table:
+def hits(found: Iterable[Any], *, longest: int = 200) -> Table:
     """Show search results, best first as they came, each with its score and a bar.
 
     Args:
         found: `(record, score)` pairs from a backend's `search()`, matches from
             `Memory.recall()`, or documents with a `score` field. Scores are from 0 to 1.
+        longest: How many characters of a content to show.
 
     Returns:
         Score, bar, content and scope of each.
     """
-    rows = [_row(*scored(each)) for each in found]
+    rows = [_row(*scored(each), longest) for each in found]
     return table(rows, columns=("score", "", "content", "scope"))
 
 
@@ -45,5 +47,6 @@ def field(found: Any, name: str) -> Any:
     return found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
 
 
-def _row(found: Any, score: float) -> tuple[float, str, Any, Any]:
-    return score, bar(score), field(found, "content"), field(found, "scope")
+def _row(found: Any, score: float, longest: int) -> tuple[float, str, str, Any]:
+    content = shorten(str(field(found, "content") or ""), longest, placeholder=" …")
+    return score, bar(score), content, field(found, "scope")

@@ -38,14 +38,16 @@ def table(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Table:
     """Make a table of whatever holds rows.
 
     Args:
-        rows: Mappings, dataclasses, pydantic models, or sequences of cells; or one mapping, which
-            becomes a row for each key.
+        rows: Mappings, dataclasses, pydantic models, or sequences of cells; one mapping, which
+            becomes a row for each key; or a frame, whose index becomes a column when it has a name.
         columns: Which fields to show, in order, and the headings of sequences. The default is
             every field.
 
     Returns:
         A pandas frame. Counts stay whole numbers when a cell is empty.
     """
+    if isinstance(rows, pd.DataFrame):
+        return Table(rows.reset_index() if rows.index.name else rows)
     if isinstance(rows, Mapping):
         rows, columns = list(rows.items()), columns or ("", "value")
     frame = Table([_row(row) for row in rows], columns=None if columns is None else list(columns))
