@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,14 +113,20 @@ def test_a_dropped_index_finds_nothing_and_can_be_made_anew(collection: Document
     assert found(collection) == [1]
 
 
-@pytest.mark.parametrize("command", ["drop", "update"])
-def test_an_unknown_index_is_named(collection: Documents, command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda c: c.drop_search_index("nope"),
+        lambda c: c.update_search_index("nope", {"fields": [vector_field()]}),
+    ],
+    ids=["drop", "update"],
+)
+def test_an_unknown_index_is_named(
+    collection: Documents, command: Callable[[Documents], None]
+) -> None:
     collection.database.create_collection(collection.name)
     with pytest.raises(OperationFailure, match="No index with name nope") as caught:
-        if command == "drop":
-            collection.drop_search_index("nope")
-        else:
-            collection.update_search_index("nope", {"fields": [vector_field()]})
+        command(collection)
     assert caught.value.code == 27
 
 

@@ -158,8 +158,8 @@ def outcome(operation: Callable[[Database], Any], db: Database) -> bytes:
     """Return what an operation gives or raises as bytes, without what differs by the clock."""
     try:
         result = {"result": operation(db)}
-    except PyMongoError as error:
-        details = getattr(error, "details", None) or {"errmsg": str(error)}
+    except (PyMongoError, bson.errors.BSONError) as error:
+        details = getattr(error, "details", None) or {}
         result = {"raised": type(error).__name__, "details": details}
     return bson.encode(_plain(result, db.name))
 

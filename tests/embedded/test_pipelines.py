@@ -157,7 +157,7 @@ def test_an_explain_names_the_search(people: Documents) -> None:
     pipeline = [stage(filter={}), {"$project": {"_id": 1}}]
     command = {"aggregate": people.name, "pipeline": pipeline, "cursor": {}}
     plan = people.database.command("explain", command, verbosity="executionStats")
-    assert list(plan["stages"][0])[0] == "$vectorSearch"
+    assert next(iter(plan["stages"][0])) == "$vectorSearch"
     assert plan["stages"][0]["nReturned"] == 6
     assert plan["stages"][1]["$_internalSearchIdLookup"]["limit"] == 10
     assert plan["stages"][2] == {"$project": {"_id": 1}}
