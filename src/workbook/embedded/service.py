@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -21,8 +22,9 @@ from workbook.embedded.indexes import Indexes
 from workbook.embedded.masking import mask
 from workbook.embedded.proxy import Address, Proxy
 from workbook.embedded.search_commands import SearchCommands
-from workbook.embedded.secantus import StorageServer
+from workbook.embedded.secantus import Credentials, StorageServer
 from workbook.embedded.stores import CollectionStore, FileStore, Store
+from workbook.embedded.warming import warm
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +52,14 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stopping.set)
+    login: Credentials | None = None
+    storage: StorageServer | None = None
     if behind is None:
         login = secantus.credentials(folder.credentials, make=True)
         storage = StorageServer(folder.data, folder.storage_log, login)
-        proxy = _proxy(storage.address, FileStore(folder.indexes))
+        store = FileStore(folder.indexes)
+        proxy = _proxy(storage.address, store)
     else:
-        storage = None
         where = await asyncio.to_thread(address, behind)
         proxy = _proxy(lambda: _at(where), CollectionStore())
     try:
@@ -71,6 +75,9 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
         }
         folder.write_state(state)
         log.info("ready on %s", proxy.address)
+        if login is not None and (kept := store.everything()):
+            # In a thread that ends when its connection does, at the latest when the proxy closes.
+            threading.Thread(target=warm, args=(login.uri(proxy.port), kept), daemon=True).start()
         await _until_idle(proxy, idle_timeout, stopping)
         folder.clear_state()
     finally:

@@ -67,6 +67,10 @@ class FileStore:
         """Return the collections of a database that have search indexes."""
         return [namespace for namespace in self._indexes if namespace[0] == database]
 
+    def everything(self) -> list[tuple[Namespace, SearchIndex]]:
+        """Return every index that is kept."""
+        return [(name, index) for name, kept in self._indexes.items() for index in kept]
+
     def _set(self, namespace: Namespace, indexes: list[SearchIndex]) -> None:
         self._indexes[namespace] = indexes
         if not indexes:
