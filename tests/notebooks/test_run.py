@@ -29,7 +29,7 @@ def assert_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LATE_FIRST, ids=lambda path: path.stem)
-def test_nbmake_runs_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_F2_nbmake_runs_it_without_keys(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with own_home() as home:
         for name, value in environment(home).items():
             monkeypatch.setenv(name, value)
@@ -57,7 +57,9 @@ def scratch(tmp_path: Path) -> Any:
     return write
 
 
-def test_nbmakes_own_command_gives_each_notebook_its_folder(scratch: Any, tmp_path: Path) -> None:
+def test_F4_nbmakes_own_command_gives_each_notebook_its_folder(
+    scratch: Any, tmp_path: Path
+) -> None:
     say = f"import os; open(r'{tmp_path}/homes', 'a').write(os.environ['WORKBOOK_HOME'] + '\\n')"
     found = [str(scratch(name, say)) for name in ("a", "b")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--nbmake", *found]
@@ -87,6 +89,16 @@ def test_running_in_place_keeps_outputs_and_nothing_of_the_run(scratch: Any) -> 
     assert b"iopub" not in first
     assert run([path]) == {}
     assert path.read_bytes() == first
+
+
+def test_running_in_place_uses_no_key(scratch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MONGODB_URI", "VOYAGE_API_KEY", "MODEL"):
+        monkeypatch.setenv(name, "set")
+    path = scratch(
+        "a", "import os; sorted({'MONGODB_URI', 'VOYAGE_API_KEY', 'MODEL'} & {*os.environ})"
+    )
+    assert run([path]) == {}
+    assert nbformat.read(path, as_version=4).cells[0].outputs[0].data["text/plain"] == "[]"
 
 
 def test_a_notebook_that_fails_is_named_and_left_alone(scratch: Any) -> None:

@@ -13,10 +13,11 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from workbook import paths
+from workbook import keys, paths
 from workbook.notebooks.homes import environment, own_home
 
 CELL_TIMEOUT = 300  # seconds; longer than any wait for an index
+SETTINGS = {*keys.DATABASE, keys.EMBEDDER, keys.MODEL, keys.MODEL_BASE_URL}
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -73,7 +74,9 @@ def execute(notebook: Any, folder: Path, home: Path) -> Any:
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(folder)}},
     )
-    return client.execute(env=os.environ | environment(home))
+    # What is committed shows the default run, whatever keys the one who runs it has set.
+    keyless = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    return client.execute(env=keyless | environment(home))
 
 
 def tidy(notebook: Any) -> Any:
