@@ -11,7 +11,11 @@ import pytest
 
 # Keys in the environment must not turn an offline test into an online one; only the database may
 # be chosen from outside: `make test MONGODB_URI=...` runs the same tests against it.
-CHOSEN_URI = os.environ.pop("MONGODB_URI", None) or os.environ.pop("ATLAS_URI", None)
+# It moves to a name of its own, which the workers of a parallel run inherit.
+KEPT = "WORKBOOK_TEST_MONGODB_URI"
+if named := os.environ.pop("MONGODB_URI", None) or os.environ.pop("ATLAS_URI", None):
+    os.environ[KEPT] = named
+CHOSEN_URI = os.environ.get(KEPT)
 for name in ("VOYAGE_API_KEY", "OPENAI_API_KEY", "MODEL"):
     os.environ.pop(name, None)
 

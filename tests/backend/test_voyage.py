@@ -299,7 +299,7 @@ def test_one_string_is_no_list_of_texts(voyage: Voyage, make: Make) -> None:
 # What goes wrong and is tried again
 
 
-def test_f13_a_rate_limit_is_waited_out_as_long_as_the_service_says(
+def test_F13_a_rate_limit_is_waited_out_as_long_as_the_service_says(
     voyage: Voyage, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     voyage.script = [
@@ -438,7 +438,7 @@ def test_a_missing_vector_is_told(voyage: Voyage, make: Make) -> None:
         make()(["a text", "another"])
 
 
-def test_f15_a_model_of_another_length_is_told(voyage: Voyage, make: Make) -> None:
+def test_F15_a_model_of_another_length_is_told(voyage: Voyage, make: Make) -> None:
     voyage.dimensions = 512
 
     with pytest.raises(
@@ -504,7 +504,7 @@ OWN = {
 }
 
 
-def test_a31_crewai_s_own_embedder_takes_this_very_dict(
+def test_A31_crewai_s_own_embedder_takes_this_very_dict(
     voyage: Voyage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voyageai._base.get_default_base_url", lambda _key: voyage.base_url)
@@ -517,7 +517,7 @@ def test_a31_crewai_s_own_embedder_takes_this_very_dict(
     assert request["input_type"] == "document"
 
 
-def test_a31_memory_takes_this_very_dict(
+def test_A31_memory_takes_this_very_dict(
     voyage: Voyage, backend: MongoDBStorageBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voyageai._base.get_default_base_url", lambda _key: voyage.base_url)
@@ -531,7 +531,7 @@ def test_a31_memory_takes_this_very_dict(
     assert {request["model"] for request in voyage.requests} == {"voyage-3.5"}
 
 
-def test_a31_its_key_is_read_from_a_variable_of_another_name(
+def test_A31_its_key_is_read_from_a_variable_of_another_name(
     voyage: Voyage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voyageai._base.get_default_base_url", lambda _key: voyage.base_url)
@@ -546,7 +546,7 @@ def test_a31_its_key_is_read_from_a_variable_of_another_name(
     assert len(build_embedder(without_key)(["a text"])[0]) == 1024
 
 
-def test_a31_the_name_of_the_model_s_field_is_model() -> None:
+def test_A31_the_name_of_the_model_s_field_is_model() -> None:
     """`model_name`, which other providers take, is passed over without a word."""
     wrong = {"provider": "voyageai", "config": {"model_name": "voyage-3.5", "api_key": KEY}}
     assert build_embedder(wrong)._config["model"] == "voyage-2"

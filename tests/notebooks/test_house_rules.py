@@ -96,7 +96,7 @@ def test_it_holds_nothing_that_changes_with_the_machine(path: Path) -> None:
     assert nbformat.writes(tidy(read(path))) == path.read_text("utf-8").rstrip("\n")
 
 
-def test_its_kernel_is_python3(path: Path) -> None:
+def test_F1_its_kernel_is_python3(path: Path) -> None:
     assert read(path).metadata.kernelspec.name == "python3"
 
 
@@ -260,7 +260,7 @@ def test_it_branches_on_no_capability(path: Path) -> None:
         assert not any("capabilities" in ast.unparse(test) for test in tests), cell.source
 
 
-def test_it_starts_no_event_loop_of_its_own(path: Path) -> None:
+def test_F9_it_starts_no_event_loop_of_its_own(path: Path) -> None:
     for cell in code(read(path)):
         assert "asyncio.run(" not in cell.source
         assert "nest_asyncio" not in cell.source
