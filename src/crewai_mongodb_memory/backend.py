@@ -126,6 +126,11 @@ class MongoDBStorageBackend:
         return self._index.name
 
     @property
+    def scope_root(self) -> str:
+        """The subtree that every call is confined to; `/` where there is no fence."""
+        return self._scope_root
+
+    @property
     def dimensions(self) -> int:
         """How many numbers a vector has."""
         return schema.DIMENSIONS

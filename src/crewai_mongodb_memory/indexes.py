@@ -24,6 +24,8 @@ INDEX_CONFLICTS = (85, 86)
 INDEX_ALREADY_EXISTS = 68
 SEARCH_NOT_ENABLED = 31082
 POLL_SECONDS = 0.5
+# An empty search is often just that, so an index that was ready is looked at again this seldom.
+LOOK_AGAIN_SECONDS = 60.0
 
 
 def create_indexes(collection: Documents, definitions: Iterable[Mapping[str, Any]]) -> None:
@@ -74,7 +76,7 @@ class VectorIndex:
         self.definition = vector_index_definition(metadata_fields)
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
         self.problem: str | None = None
-        self._seen_ready = False
+        self._next_look = 0.0
 
     def prepare(self, collection: Documents) -> None:
         """Create the index if it is missing, without waiting; never change one that is there.
@@ -106,20 +108,21 @@ class VectorIndex:
             self._add_filter_paths(collection, missing)
         if wait:
             self._wait(collection, timeout)
-            self._seen_ready = True
+            self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
         self.problem = None
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
 
     def warn_if_not_ready(self, collection: Documents) -> None:
         """Log why a search found nothing, if the index is why: Atlas answers then without error."""
-        if self._seen_ready:
+        if time.monotonic() < self._next_look:
             return
         try:
             found = self._find(collection)
         except VectorIndexError:
             return  # not allowed to look
-        self._seen_ready = _is_ready(found)
-        if not self._seen_ready:
+        if _is_ready(found):
+            self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
+        else:
             log_once(
                 f"{collection.full_name}: searches find nothing, since the vector index "
                 f"{self.name!r} is not ready (status: {_status(found)}); call "

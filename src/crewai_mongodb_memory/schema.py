@@ -13,7 +13,7 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 from crewai.memory.types import MemoryRecord
 
-from crewai_mongodb_memory.errors import InvalidInputError
+from crewai_mongodb_memory.errors import InvalidInputError, MongoDBMemoryError
 from crewai_mongodb_memory.values import storable, text, utc, vector
 
 DATABASE = "crewai_memory"
@@ -51,6 +51,8 @@ MEMORY_FIELDS = {
     "source": Field("string or null", "no"),
     "private": Field("bool", "no"),
 }
+
+REQUIRED_MEMORY_FIELDS = [name for name, f in MEMORY_FIELDS.items() if f.required == "yes"]
 
 CONVERSATION_FIELDS = {
     "_id": Field("objectId", "yes"),
@@ -203,7 +205,16 @@ def to_document(record: MemoryRecord, scope_root: str = ROOT) -> dict[str, Any]:
 
 
 def to_record(document: dict[str, Any]) -> MemoryRecord:
-    """Return the record that a document of the collection `memories` holds, its vector included."""
+    """Return the record that a document of the collection `memories` holds, its vector included.
+
+    Raises:
+        MongoDBMemoryError: If a required field is missing, as in a document that other code wrote.
+    """
+    if missing := [name for name in REQUIRED_MEMORY_FIELDS if name not in document]:
+        raise MongoDBMemoryError(
+            f"The document {document.get('_id')!r} is no memory: it lacks {', '.join(missing)}. "
+            "Other code wrote it: give it those fields, or delete it"
+        )
     return MemoryRecord(
         id=document["_id"],
         content=document["content"],

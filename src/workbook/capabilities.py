@@ -65,6 +65,11 @@ class Capabilities:
                 "use an index" if self.full_planner else "scan the collection",
                 "use an index",
             ),
+            (
+                "explain() of two conditions on one index",
+                "the plan that runs" if self.full_planner else "may say COLLSCAN for an index",
+                "the plan that runs",
+            ),
             ("embedder", self.embedder, "voyage-3.5"),
             ("language model", self.llm, "any model that CrewAI knows"),
         ]

@@ -90,8 +90,7 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
         crewai_mongodb_memory.MemoryConnectionError: When the connection string is malformed, or
             its server is unreachable (after 10 seconds at most) or refuses the credentials.
     """
-    named = keys.read("MONGODB_URI") or keys.read("ATLAS_URI")
-    uri = named or embedded.start().uri
+    uri = database_uri()
     backend = _backend(uri, database_name or _database_in(uri) or DATABASE)
     embedder, llm = _embedder(), _llm()
     hide_panels()
@@ -100,11 +99,25 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
         backend=backend,
         embedder=embedder,
         llm=llm,
-        capabilities=_capabilities(named, backend, embedder, llm),
+        capabilities=_capabilities(named_uri(), backend, embedder, llm),
     )
     if not quiet:
         print(connection.describe())
     return connection
+
+
+def named_uri() -> str | None:
+    """Return the connection string that `MONGODB_URI` or `ATLAS_URI` names, or None."""
+    return keys.read("MONGODB_URI") or keys.read("ATLAS_URI")
+
+
+def database_uri() -> str:
+    """Return the connection string of this run's database, the embedded one started if need be.
+
+    Raises:
+        workbook.embedded.EmbeddedError: When the embedded database cannot be started.
+    """
+    return named_uri() or embedded.start().uri
 
 
 def _database_in(uri: str) -> str:

@@ -145,8 +145,12 @@ def store(
         CorpusError: When the file cannot be used.
         crewai_mongodb_memory.MongoDBMemoryError: When the database refuses.
     """
+    from crewai_mongodb_memory import schema
+
     team = load() if corpus is None else corpus
-    records = _records(team, _vectors(team, embedder), embedder.model, scope)
+    # The path behind the backend's fence: two tenants that store at one scope get ids of their own.
+    path = schema.confine_scope(scope, backend.scope_root)
+    records = _records(team, _vectors(team, embedder), embedder.model, path)
     backend.save(records)
     kept = {record.id for record in records}
     stale = [id_ for id_ in _stored_ids(backend, scope) if id_ not in kept]
@@ -250,13 +254,10 @@ def embed(texts: list[str], embedder: Embedder) -> list[list[float]]:
 
 
 def _records(
-    corpus: Corpus, vectors: list[list[float]], model: str, scope: str
+    corpus: Corpus, vectors: list[list[float]], model: str, path: str
 ) -> list[MemoryRecord]:
     from crewai.memory.types import MemoryRecord
 
-    from crewai_mongodb_memory import schema
-
-    path = schema.normalize_scope(scope)
     now = datetime.now(UTC).replace(tzinfo=None)  # CrewAI's dates are naive UTC
     return [
         MemoryRecord(

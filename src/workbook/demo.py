@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from workbook import embedded, keys, paths
+from workbook import embedded, paths
+from workbook.connect import database_uri
 
 NARROWEST, WIDEST = 60, 100
 SERVER_SELECTION_TIMEOUT_MS = 8_000
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(database: str) -> int:
-    _reach(_uri())
+    _reach(database_uri())
     screen = console()
     screen.print(Panel(INTRODUCTION, title="The demo crew"))
     for session in (1, 2):
@@ -72,16 +73,11 @@ def _run(database: str) -> int:
         if code:
             return stop(f"session {session} was killed by signal {-code}") if code < 0 else 1
     with MongoClient[dict[str, Any]](
-        _uri(), serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
+        database_uri(), serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
     ) as client:
         show_documents(screen, client[database])
     screen.print(Panel(Text(NEXT_STEPS), title="What to do next"))
     return 0
-
-
-def _uri() -> str:
-    """Return the database that `connect()` would choose, an embedded one started if need be."""
-    return keys.read("MONGODB_URI") or keys.read("ATLAS_URI") or embedded.start().uri
 
 
 def _reach(uri: str) -> None:

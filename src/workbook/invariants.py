@@ -12,8 +12,6 @@ from crewai_mongodb_memory import schema
 
 Document = dict[str, Any]
 
-REQUIRED = [name for name, field in schema.MEMORY_FIELDS.items() if field.required == "yes"]
-
 
 def violations(
     database: Database[Document],
@@ -39,7 +37,7 @@ def violations(
 
 def _memory(document: Document, dimensions: int) -> Iterator[str]:
     name = f"memory {document['_id']!r}"
-    if missing := [field for field in REQUIRED if field not in document]:
+    if missing := [field for field in schema.REQUIRED_MEMORY_FIELDS if field not in document]:
         yield f"{name} lacks {', '.join(missing)}"
         return
     scope = document["scope"]

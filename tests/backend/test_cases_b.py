@@ -507,6 +507,18 @@ def test_B_an_index_that_is_not_there_is_told_once(
     assert "ensure_vector_index()" in told[0]
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(0, True), (60, False)])
+def test_B_an_index_dropped_after_it_was_ready_is_told_when_looked_at_again(
+    make_backend: Any, caplog: pytest.LogCaptureFixture, monkeypatch: Any, seconds: int, told: bool
+) -> None:
+    monkeypatch.setattr(indexes, "LOOK_AGAIN_SECONDS", seconds)
+    backend = make_backend()
+    backend.ensure_vector_index()
+    backend.collection.drop_search_index("idx_crewai_memory")
+    assert backend.search(QUERY) == []
+    assert ("find nothing" in caplog.text) == told
+
+
 @pytest.mark.parametrize("key", ["", ".", "a.", ".a", "$where", "a.$b", "$gt", "a\0b", "\ud800", 1])
 def test_B_a_key_that_is_no_path_is_refused(backend: MongoDBStorageBackend, key: Any) -> None:
     with pytest.raises(InvalidInputError):

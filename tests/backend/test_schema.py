@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from crewai_mongodb_memory import (
     ConversationMemory,
     InvalidInputError,
+    MongoDBMemoryError,
     MongoDBStorageBackend,
     sanitize_scope_name,
     schema,
@@ -193,3 +194,9 @@ def test_a_document_of_another_writer_is_read(backend: MongoDBStorageBackend) ->
     assert (found.categories, found.metadata, found.importance) == ([], {}, 0.5)
     assert (found.source, found.private, found.embedding) == (None, False, None)
     assert backend.list_categories() == {}
+
+
+def test_a_document_that_is_no_memory_is_named(backend: MongoDBStorageBackend) -> None:
+    backend.collection.insert_one({"_id": "by hand", "content": "hello", "scope": "/a"})
+    with pytest.raises(MongoDBMemoryError, match=r"'by hand' is no memory: it lacks .*created_at"):
+        backend.get_record("by hand")

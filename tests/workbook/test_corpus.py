@@ -479,3 +479,16 @@ def test_a_corpus_of_one_s_own_is_stored_as_well(
     )  # fmt: skip
     assert corpus.store(backend, local, Corpus([newcomer], team.model, team.settings)) == 1
     assert [record.metadata["name"] for record in stored(backend)] == ["Kim O'Hara"]
+
+
+def test_two_tenants_of_one_collection_each_have_their_own_team(
+    mongodb_uri: str, database_name: str, local: LocalEmbedder
+) -> None:
+    for tenant in ("/tenants/a", "/tenants/b"):
+        with MongoDBStorageBackend(
+            mongodb_uri, database_name=database_name, scope_root=tenant
+        ) as fenced:
+            assert corpus.store(fenced, local) == 17
+            assert fenced.count("/team") == 17
+    with MongoDBStorageBackend(mongodb_uri, database_name=database_name) as everything:
+        assert everything.count("/tenants") == 34
