@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,31 @@ def test_the_client_names_itself_as_stated(backend: MongoDBStorageBackend) -> No
     options = backend.client.options.pool_options
     assert options.appname == stated[1]
     assert stated[2] in options.metadata["driver"]["name"]
+
+
+def shown(notebook: str, source: str) -> str:
+    """Return what the cell of a committed notebook that holds `source` shows."""
+    cells = json.loads((PROJECT / "notebooks" / notebook).read_text())["cells"]
+    (cell,) = [cell for cell in cells if source in "".join(cell["source"]) and "outputs" in cell]
+    return "".join("".join(output["data"]["text/html"]) for output in cell["outputs"])
+
+
+@pytest.mark.parametrize(
+    ("notebook", "source", "words"),
+    [
+        ("01_memories.ipynb", "in MEMORY_FIELDS.items()", {
+            word for name, field in schema.MEMORY_FIELDS.items() for word in (name, field.type)
+        }),
+        ("03_indexes.ipynb", "show.table(schema.MEMORY_INDEXES)", {
+            word for index in schema.MEMORY_INDEXES for word in (index["name"], *index["key"])
+        }),
+        ("04_vector_search.ipynb", 'schema.vector_index_definition()["fields"]', {
+            field["path"] for field in schema.VECTOR_INDEX_FIELDS
+        } | {f"{schema.DIMENSIONS:,}", "cosine"}),
+    ],
+)  # fmt: skip
+def test_the_notebooks_show_the_contract_as_it_is(
+    notebook: str, source: str, words: set[str]
+) -> None:
+    table_shown = shown(notebook, source)
+    assert {word for word in words if word not in table_shown} == set()
