@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("crewai", "pymongo", "secantusdb", "voyageai", "onnxruntime", "pandas", "jupyterlab")
 
+# The doctor works in the database that is asked about, where its user may write, and in places of
+# its own, which it empties.
+OWN_SCOPE = f"/workbook-doctor-{uuid.uuid4().hex[:8]}"
+OWN_SESSION = OWN_SCOPE.removeprefix("/")
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -42,17 +47,14 @@ def findings() -> Iterator[Finding]:
     try:
         from workbook.connect import connect
 
-        connection = connect(f"workbook_doctor_{uuid.uuid4().hex[:8]}", quiet=True)
+        connection = connect(quiet=True)
         yield Finding("database", True, connection.describe().splitlines()[0].split(None, 1)[1])
     except Exception as error:
         yield Finding("database, embedder, LLM", False, embedded.mask(str(error)))
     if connection is None:
         return
     with connection:
-        try:
-            yield from (_tried(what, check, connection) for what, check in CHECKS)
-        finally:
-            connection.backend.client.drop_database(connection.backend.database.name)
+        yield from (_tried(what, check, connection) for what, check in CHECKS)
 
 
 def _python() -> Finding:
@@ -101,19 +103,25 @@ def _remembers(connection: Connection) -> str:
     backend, embedder = connection.backend, connection.embedder
     backend.ensure_vector_index()
     text = "The doctor was here."
-    record = MemoryRecord(content=text, scope="/doctor", embedding=embedder([text])[0])
-    backend.save([record])
-    if backend.get_record(record.id) is None:
-        raise LookupError("a memory that was just written cannot be read")
+    record = MemoryRecord(content=text, scope=OWN_SCOPE, embedding=embedder([text])[0])
+    try:
+        backend.save([record])
+        if backend.get_record(record.id) is None:
+            raise LookupError("a memory that was just written cannot be read")
+    finally:
+        backend.reset(OWN_SCOPE)
     return "a memory was written and read, and the vector index answers"
 
 
 def _keeps_a_transcript(connection: Connection) -> str:
     from crewai_mongodb_memory import ConversationMemory
 
-    transcript = ConversationMemory(connection.backend, session_id="doctor")
-    transcript.add_exchange("Say aaah.", "Aaah.")
-    return f"{transcript.count()} turns were written and counted"
+    transcript = ConversationMemory(connection.backend, session_id=OWN_SESSION)
+    try:
+        transcript.add_exchange("Say aaah.", "Aaah.")
+        return f"{transcript.count()} turns were written and counted"
+    finally:
+        transcript.clear()
 
 
 def _speaks(connection: Connection) -> str:

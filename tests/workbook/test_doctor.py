@@ -66,11 +66,17 @@ def test_every_kind_of_damage_is_found(
     assert any(said in each for each in found), found
 
 
-def test_the_doctor_finds_a_working_workbook(
-    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_doctor_finds_a_working_workbook_and_leaves_nothing_in_it(
+    mongodb_uri: str,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri.replace("/?", f"/{database_name}?"))
     assert doctor.main([]) == 0
+    with MongoDBStorageBackend(mongodb_uri, database_name=database_name) as backend:
+        assert backend.count() == 0
+        assert backend.database["conversations"].count_documents({}) == 0
     said = capsys.readouterr().out
     assert "FAIL" not in said
     for what in ("Python", "packages", "database", "embedder", "memory", "transcript", "LLM"):
