@@ -22,7 +22,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     import ctypes
 
     libc = ctypes.CDLL(None)
-    return lambda: libc.prctl(1, signal.SIGTERM)
+    return lambda: libc.prctl(1, signal.SIGKILL)
 
 
 def main() -> None:
@@ -33,11 +33,9 @@ def main() -> None:
     def stop() -> None:
         with contextlib.suppress(OSError):
             sys.stdin.buffer.read()
-        child.terminate()
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
+        # At once, since the next server waits for the folder: what was acknowledged is on disk, and
+        # the program by itself takes seconds to end.
+        child.kill()
 
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     threading.Thread(target=stop, daemon=True).start()
