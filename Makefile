@@ -42,7 +42,7 @@ cases: setup
 	@$(PY) -m tests.cases
 
 bench: setup
-	@$(PY) -m tests.benchmarks
+	@$(PY) tests/benchmarks/bench_embedded.py
 
 clean:
 	@if [ -x $(PY) ]; then $(PY) -m workbook stop >/dev/null 2>&1 || true; fi
