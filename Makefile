@@ -1,12 +1,15 @@
 # make demo   set up on a fresh machine, then run the crew that remembers
 # make lab    open the notebooks
 # make test   every test, the notebooks included
+# make bench  what every call costs, beside other storages; SIZES=1000,10000,100000 for all of it
 #
 # Each target sets up .venv by itself when it is missing or requirements.txt has changed.
 # PYTHON=/path/to/python3.12 chooses the Python; MONGODB_URI=... chooses the database.
 
 PY := .venv/bin/python
 WORKERS ?= 2
+SIZES ?= 1000,10000
+BENCH := .workbook/bench
 export PYTHON
 
 .DEFAULT_GOAL := help
@@ -42,6 +45,10 @@ cases: setup
 	@$(PY) -m tests.cases
 
 bench: setup
+	@mkdir -p $(BENCH)
+	@SIZES=$(SIZES) $(PY) -m pytest tests/benchmarks/bench_methods.py -q --benchmark-quiet \
+		--benchmark-json=$(BENCH)/methods.json
+	@$(PY) tests/benchmarks/report.py $(BENCH)/methods.json $(BENCH)
 	@$(PY) tests/benchmarks/bench_embedded.py
 
 clean:

@@ -1,0 +1,166 @@
+"""Print what `bench_methods.py` measured as tables, and draw how the cost grows.
+
+Run: python tests/benchmarks/report.py RESULTS.json FOLDER_FOR_THE_PICTURES
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+OURS, BASELINE = "this backend", "baseline"
+COUNTS = ("commands", "documents", "keys", "sent", "received")
+TITLES = {"memories": "Memories", "transcript": "Transcript (a tenth as many turns)"}
+NOTES = """\
+Counted once for each call: commands sent; documents and index keys examined, by explain(); bytes
+of the BSON of commands and answers. Growth reads from the smallest size to the largest. Time is a
+median, told only as a ratio within this run, on a machine that may do other work.
+
+On the embedded database two counts differ from MongoDB's. A sort with a limit reads all that the
+filter lets through (list_records, add_turn, recent_turns, count of turns), where MongoDB reads the
+index in order and stops at the limit. And a filter of two conditions is served by an index that
+explain() does not name, so each condition is explained alone and the one that reads least counted.
+"""
+
+Row = dict[str, Any]
+Lines = Sequence[Sequence[str]]
+
+
+class Results:
+    """The measurements, by call, storage and size.
+
+    Args:
+        measured: The rows, in the order of the run.
+        kind: `memories` or `transcript`.
+    """
+
+    def __init__(self, measured: Iterable[Row], kind: str) -> None:
+        rows = [row for row in measured if row["kind"] == kind]
+        self.calls = list(dict.fromkeys(row["call"] for row in rows))
+        self.storages = list(dict.fromkeys(row["storage"] for row in rows))
+        self.sizes = sorted({row["size"] for row in rows})
+        self._rows = {(row["call"], row["storage"], row["size"]): row for row in rows}
+
+    def of(self, call: str, storage: str, figure: str) -> list[float | None]:
+        """Return a figure at every size; None where it was not measured."""
+        rows = [self._rows.get((call, storage, size), {}) for size in self.sizes]
+        return [row.get(figure) for row in rows]
+
+    def ratios(self, call: str, storage: str) -> list[float | None]:
+        """Return how many times this backend's time a storage takes, at every size."""
+        pairs = zip(self.of(call, storage, "time"), self.of(call, OURS, "time"), strict=True)
+        return [theirs / ours if theirs and ours else None for theirs, ours in pairs]
+
+
+def read(path: Path) -> list[Row]:
+    """Return the measurements of a file that pytest-benchmark has written."""
+    found = json.loads(path.read_text("utf-8"))["benchmarks"]
+    return [{**each["extra_info"], "time": each["stats"]["median"]} for each in found]
+
+
+def costs(results: Results, storage: str) -> Lines:
+    """Return what each call costs on one storage, at every size."""
+    rows = []
+    for call in results.calls:
+        counts = [_growth(results.of(call, storage, figure), _whole) for figure in COUNTS]
+        times = results.of(call, storage, "time")
+        growth = [time / times[0] if time and times[0] else None for time in times]
+        rows.append([call, *counts, _growth(growth, _short)])
+    return [
+        ["call", *COUNTS[:1], "documents", "keys", "bytes sent", "bytes received", "time"],
+        *rows,
+    ]
+
+
+def comparison(results: Results) -> Lines:
+    """Return the time of the others as multiples of this backend's."""
+    others = [name for name in results.storages if name != OURS]
+    rows = [
+        [call, *(_growth(results.ratios(call, name), _short, "x") for name in others)]
+        for call in results.calls
+    ]
+    return [["call", *others], *rows]
+
+
+def markdown(lines: Lines) -> str:
+    """Return lines as a Markdown table, its columns aligned."""
+    header, *body = lines
+    ruled = [header, ["-" * len(cell) for cell in header], *body]
+    widths = [max(map(len, column)) for column in zip(*ruled, strict=True)]
+    return "\n".join(
+        "| "
+        + " | ".join(
+            c.ljust(w, line[0][0] if line[0][0] == "-" else " ")
+            for c, w in zip(line, widths, strict=True)
+        )
+        + " |"
+        for line in ruled
+    )
+
+
+def draw(results: Results, figure: str, title: str, path: Path) -> None:
+    """Draw a figure of every call against the size, one panel for each call."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = 5
+    rows = -(-len(results.calls) // columns)
+    drawn, panels = pyplot.subplots(
+        rows, columns, figsize=(3 * columns, 2.4 * rows), sharex=True, layout="constrained"
+    )
+    for call, panel in zip(results.calls, panels.flat, strict=False):
+        unit = results.of(call, OURS, figure)[0] or 1
+        for storage in results.storages:
+            values = [v / unit if v else None for v in results.of(call, storage, figure)]
+            if any(values):
+                panel.plot(results.sizes, values, "o-", label=storage)
+        panel.set(title=call, xscale="log", yscale="log")
+    for panel in panels.flat[len(results.calls) :]:
+        panel.axis("off")
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    drawn.suptitle(title)
+    drawn.savefig(path, dpi=110)
+    pyplot.close(drawn)
+
+
+def _growth(values: Sequence[float | None], shown: Callable[[float], str], unit: str = "") -> str:
+    """Return one value if the size does not change it, else all of them."""
+    texts = ["-" if value is None else shown(value) + unit for value in values]
+    return texts[0] if len(set(texts)) == 1 else " → ".join(texts)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def main(results_file: str, folder: str) -> None:
+    """Print the tables and write the pictures."""
+    measured = read(Path(results_file))
+    pictures = []
+    for kind, title in TITLES.items():
+        results = Results(measured, kind)
+        sizes = ", ".join(f"{size:,}" for size in results.sizes)
+        for storage in (OURS, BASELINE):
+            print(f"\n## {title}: {storage}, at {sizes} memories\n")
+            print(markdown(costs(results, storage)))
+        print(f"\n## {title}: the time of the others, {OURS} = 1\n")
+        print(markdown(comparison(results)))
+        for figure in ("time", "received", "documents"):
+            path = Path(folder) / f"{kind}-{figure}.png"
+            draw(results, figure, f"{title}: {figure}, {OURS} at the smallest size = 1", path)
+            pictures.append(path.name)
+    print(f"\n{NOTES}\nPictures in {folder}: {', '.join(pictures)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
