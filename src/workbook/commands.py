@@ -130,6 +130,8 @@ def _returned(reply: Mapping[str, Any]) -> int | None:
         return len(batch)
     if "values" in reply:
         return len(reply["values"])
+    if "lastErrorObject" in reply:  # of findAndModify: whether it found a document
+        return int(reply["lastErrorObject"]["n"])
     return reply["n"] if isinstance(reply.get("n"), int) else None
 
 

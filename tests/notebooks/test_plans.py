@@ -282,3 +282,16 @@ def test_a_live_aggregation_reads_through_the_index(numbers: Any) -> None:
     assert list(frame["stage"][:2]) == ["IXSCAN", "FETCH"]
     assert frame["keys examined"].sum() == 20
     assert frame.equals(show.plan((numbers, pipeline)))
+
+
+def test_the_last_stage_says_what_the_query_returns(numbers: Any) -> None:
+    limited = numbers.find({"scope": "/u/1"}).sort("_id", 1).limit(3)
+    filtered = (numbers, [{"$match": {"scope": "/u/1"}}, {"$match": {"_id": {"$lt": 50}}}])
+    assert show.plan(limited)["returned"].iloc[-1] == 3
+    assert show.plan(filtered)["returned"].iloc[-1] == 5
+    assert list(show.plans({"limited": limited, "filtered": filtered})["returned"]) == [3, 5]
+
+
+def test_a_pipeline_that_writes_is_not_run_to_be_counted(numbers: Any) -> None:
+    show.plan(numbers, [{"$match": {"scope": "/u/1"}}, {"$out": "copies"}])
+    assert "copies" not in numbers.database.list_collection_names()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from bson import Binary, ObjectId
+from matplotlib.figure import Figure
 
 from workbook import show
 from workbook.commands import recorder
+from workbook.show.maps import Point, _draw
 
 DAY = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -21,6 +25,16 @@ def test_a_table_keeps_counts_whole_and_leaves_gaps_empty() -> None:
     assert ">20,000<" in html
     assert "nan" not in html.lower()
     assert frame["keys"][0] == 20_000
+
+
+def test_a_table_writes_whole_numbers_whole_and_scores_with_decimals() -> None:
+    html = show.table([("a", 16.0, 1.0, 3.0), ("b", 1_311.0, 0.5, 1.1007)])._repr_html_()
+    cells = re.findall(r"<td[^>]*>([^<]*)<", html)
+    assert cells == ["a", "16", "1.000", "3", "b", "1,311", "0.500", "1.101"]
+
+
+def test_a_table_sets_in_code_what_stands_in_backticks() -> None:
+    assert "for <code>search()</code>" in show.table([("for `search()`",)])._repr_html_()
 
 
 def test_a_table_escapes_what_it_shows() -> None:
@@ -150,7 +164,7 @@ def test_a_map_says_in_words_what_it_shows() -> None:
         filtered_out=lambda record: record["_id"] == "8",
     )
     assert drawn.png.startswith(b"\x89PNG")
-    assert "9 vectors" in drawn.alt
+    assert drawn.alt.startswith("The memories, by meaning. 9 vectors in the plane")
     assert "The hits, best first: memory 4, memory 5." in drawn.alt
     assert "Removed by the filter: 1." in drawn.alt
 
@@ -161,6 +175,16 @@ def test_a_map_from_the_query_says_the_same() -> None:
     drawn = show.similarity_map(found, query=found[4]["embedding"], hits=hits)
     assert "9 vectors by their similarity to the query" in drawn.alt
     assert "The hits, best first: memory 4." in drawn.alt
+
+
+def test_no_name_on_a_map_runs_over_the_axis() -> None:
+    points = [Point(f"a name of some length {n}", None, False) for n in range(12)]
+    at = np.array([[0.001 * (n % 3), 0.01 * n] for n in range(11)] + [[1.0, 0.0]])
+    axes = Figure(figsize=(8.5, 6)).subplots()
+    _draw(axes, points, at)
+    boxes = [note.get_window_extent() for note in axes.texts]
+    assert len(boxes) == 12
+    assert all(axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 for box in boxes)
 
 
 def test_the_same_map_is_the_same_bytes() -> None:
@@ -175,7 +199,7 @@ def test_a_map_leaves_out_records_without_a_vector_and_needs_three() -> None:
 
 def test_bars_say_their_values_in_words() -> None:
     drawn = show.bars({"without": 20_000, "with": 12}, title="One listing", unit="documents")
-    assert drawn.alt == "One listing, in documents. without: 20,000; with: 12."
+    assert drawn.alt == "One listing, in documents: without 20,000; with 12."
 
 
 def test_two_results_side_by_side_keep_their_titles() -> None:
@@ -224,6 +248,40 @@ def test_generated_ids_are_not_spelled_out(watched: Any) -> None:
     said = list(sent.table()["what it said"])
     assert "{_id: <id>}" in said[0]
     assert "{_id: {$in: [3 ids]}}" in said[1]
+
+
+def test_a_write_says_how_it_is_done_before_what_it_carries(watched: Any) -> None:
+    document = {"_id": "a", **{f"field_{n}": "many words " * 9 for n in range(11)}}
+    with show.commands() as sent:
+        watched.replace_one({"_id": "a"}, document, upsert=True)
+        watched.update_one({"_id": "a"}, {"$set": {"field_0": 1}})
+    said = list(sent.table()["what it said"])
+    assert "upsert: true, u: {_id: 'a'" in said[0]
+    assert "… 12 fields}" in said[0]
+    assert said[1] == "updates: [{q: {_id: 'a'}, u: {$set: {field_0: 1}}}]"
+
+
+def test_a_batch_is_told_by_its_first_write(watched: Any) -> None:
+    with show.commands() as sent:
+        watched.insert_many([{"_id": n} for n in range(3)], ordered=False)
+    assert "documents: [{_id: 0}, … 3 in all]" in sent.table()["what it said"][0]
+
+
+def test_a_pipeline_has_a_line_for_each_stage(watched: Any) -> None:
+    stages = [{"$match": {"a": 1}}, {"$sort": {"a": 1}}, {"$limit": 3}]
+    with show.commands() as sent:
+        list(watched.aggregate(stages))
+    assert sent.table()["what it said"][0] == (
+        "pipeline: [{$match: {a: 1}},\n{$sort: {a: 1}},\n{$limit: 3}]"
+    )
+
+
+def test_a_find_and_modify_says_whether_it_found_a_document(watched: Any) -> None:
+    watched.insert_one({"_id": "a"})
+    with show.commands() as sent:
+        watched.find_one_and_update({"_id": "a"}, {"$set": {"b": 1}})
+        watched.find_one_and_update({"_id": "missing"}, {"$set": {"b": 1}})
+    assert list(sent.table()["returned"]) == [1, 0]
 
 
 def test_blocks_inside_each_other_each_see_what_is_theirs(watched: Any) -> None:

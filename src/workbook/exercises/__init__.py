@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec
 
-from workbook.show.markup import literal
+from workbook.show.markup import prose
 
 P = ParamSpec("P")
 Status = Literal["unsolved", "wrong", "solved"]
@@ -52,7 +52,7 @@ class Verdict:
     def _repr_html_(self) -> str:
         first, *rest = repr(self).split("\n")
         heading = HEADINGS[self.status]
-        lines = [f"<b>{heading}</b>{literal(first.removeprefix(heading))}", *map(literal, rest)]
+        lines = [f"<b>{heading}</b>{prose(first.removeprefix(heading))}", *map(prose, rest)]
         style = f"border-left:4px solid {COLOURS[self.status]}; padding:0.3em 0.8em"
         return f'<div style="{style}">{"<br>".join(lines)}</div>'
 

@@ -10,7 +10,10 @@ from workbook.commands import Recording, Sent, recorder
 from workbook.show.documents import abbreviate
 from workbook.show.tables import Table, table
 
-LONGEST = 260  # characters of a command's body that a row shows
+LONGEST = 320  # characters of a command's body that a row shows
+PIPELINES = {"pipeline", "update"}  # one stage on each line
+BATCHES = {"documents", "updates", "deletes"}  # what a write carries: the first one stands for all
+DEFAULTS = {"ordered": True, "multi": False, "upsert": False, "singleBatch": True, "cursor": {}}
 
 
 class Commands:
@@ -52,9 +55,27 @@ def commands() -> Iterator[Commands]:
 
 
 def _said(sent: Sent) -> str:
-    body: Mapping[str, Any] = {
-        key: value for key, value in sent.body.items() if key not in {sent.name, "collection"}
-    }
-    said = ", ".join(f"{key}: {abbreviate(value)}" for key, value in body.items())
+    body = {key: value for key, value in sent.body.items() if key not in {sent.name, "collection"}}
+    said = ", ".join(_part(key, value) for key, value in _telling(body).items())
     said = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
     return f"{said} (refused: {sent.error})" if sent.error else said
+
+
+def _telling(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what says only that the default holds."""
+    return {k: v for k, v in body.items() if not (k in DEFAULTS and DEFAULTS[k] == v)}
+
+
+def _part(key: str, value: Any) -> str:
+    if key in PIPELINES and isinstance(value, list):
+        stages = ",\n".join(map(abbreviate, value))
+        return f"{key}: [{stages}]"
+    if key in BATCHES:
+        rest = f", … {len(value):,} in all" if len(value) > 1 else ""
+        return f"{key}: [{abbreviate(_ends_with_document(value[0]))}{rest}]"
+    return f"{key}: {abbreviate(value)}"
+
+
+def _ends_with_document(write: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Say what is done with a write before the document that it carries, which may be long."""
+    return dict(sorted(_telling(write).items(), key=lambda item: item[0] == "u"))

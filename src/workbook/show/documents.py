@@ -6,15 +6,18 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from html import escape
 from itertools import islice
 from typing import Any
 
 from bson import Binary, ObjectId
 
+from workbook.show.markup import block
+
 WIDTH = 84
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 VECTOR_FROM = 9  # numbers; a shorter list is shown whole
+MANY_FIELDS = 6  # of a document in one line: one with more shows the first few
+SHOWN_FIELDS = 3
 
 
 class Documents:
@@ -32,7 +35,7 @@ class Documents:
         return "\n".join([*shown, "…"] if self._more else shown)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self), quote=False)}</pre>"
+        return block(repr(self))
 
 
 def documents(
@@ -127,22 +130,33 @@ def _scalar(value: Any) -> str:
 def abbreviate(value: Any) -> str:
     """Return a value in mongosh's notation on one line.
 
-    Long arrays are cut after two items. Generated ids and dates stand as `<id>` and `<date>`: they
-    say little, and they would be others in the next run.
+    Long arrays are cut after two items, documents of more than six fields after three. Generated
+    ids and dates stand as `<id>` and `<date>`: they say little, and they would be others in the
+    next run.
     """
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{name}: {abbreviate(item)}" for name, item in value.items())
-        return f"{{{inner}}}"
+        return _short_document(value)
     if _is_vector(value):
         return f"[… {len(value):,} numbers]"
     if _is_id(value):
         return "<id>"
     if isinstance(value, (list, tuple)):
-        if len(value) > 1 and all(map(_is_id, value)):
-            return f"[{len(value):,} ids]"
-        shown = [abbreviate(item) for item in value[:2]]
-        rest = [f"… {len(value):,} in all"] if len(value) > len(shown) else []
-        return f"[{', '.join(shown + rest)}]"
+        return _short_array(value)
     if isinstance(value, datetime):
         return "<date>"
     return repr(value) if isinstance(value, str) else _scalar(value)
+
+
+def _short_document(document: Mapping[str, Any]) -> str:
+    shown = list(document.items())[: SHOWN_FIELDS if len(document) > MANY_FIELDS else None]
+    fields = [f"{name}: {abbreviate(item)}" for name, item in shown]
+    rest = [f"… {len(document)} fields"] if len(document) > len(shown) else []
+    return f"{{{', '.join(fields + rest)}}}"
+
+
+def _short_array(array: Sequence[Any]) -> str:
+    if len(array) > 1 and all(map(_is_id, array)):
+        return f"[{len(array):,} ids]"
+    shown = [abbreviate(item) for item in array[:2]]
+    rest = [f"… {len(array):,} in all"] if len(array) > len(shown) else []
+    return f"[{', '.join(shown + rest)}]"

@@ -57,12 +57,13 @@ def embedding_map(
     axis = "principal component {} ({:.0%} of the variance)"
     axes = _axes(title, axis.format(1, shares[0]), axis.format(2, shares[1]))
     at = (vectors - centre) @ plane.T
+    star = np.empty((0, 2))
     if query is not None:
-        place = (np.array(query, dtype=float) - centre) @ plane.T
-        axes.scatter(*place[:, None], label="query", **QUERY)
-    _draw(axes, points, at)
-    said = f"{title}: {len(points)} vectors in the plane of their two principal components."
-    return picture(axes.figure, " ".join([said, *_described(points)]))
+        star = ((np.array(query, dtype=float) - centre) @ plane.T)[None, :]
+        axes.scatter(*star.T, label="query", **QUERY)
+    _draw(axes, points, at, star)
+    said = f"{len(points)} vectors in the plane of their two principal components."
+    return picture(axes.figure, " ".join([_sentence(title), said, *_described(points)]))
 
 
 def similarity_map(
@@ -101,8 +102,8 @@ def similarity_map(
             min(last), color=GREY, linestyle="--", linewidth=1, zorder=0, label="the last hit"
         )
     _draw(axes, points, np.column_stack([similarity, (besides - centre) @ plane[0]]))
-    said = f"{title}: {len(points)} vectors by their similarity to the query."
-    return picture(axes.figure, " ".join([said, *_described(points)]))
+    said = f"{len(points)} vectors by their similarity to the query."
+    return picture(axes.figure, " ".join([_sentence(title), said, *_described(points)]))
 
 
 @dataclass
@@ -159,14 +160,15 @@ def _principal_plane(vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
 def _axes(title: str, horizontal: str, vertical: str) -> Any:
     axes = Figure(figsize=(8.5, 6)).subplots()
     axes.set(title=title, xlabel=horizontal, ylabel=vertical)
-    axes.margins(0.12)
+    axes.margins(0.14, 0.12)
     plain(axes)
     return axes
 
 
-def _draw(axes: Any, points: list[Point], at: Vectors) -> None:
+def _draw(axes: Any, points: list[Point], at: Vectors, besides: Vectors | None = None) -> None:
+    """Draw points and their names; `besides` are places that no name should cover."""
     _draw_groups(axes, at, points)
-    _write_names(axes, points, at)
+    _write_names(axes, points, at, at if besides is None else np.vstack([at, besides]))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, frameon=False)
 
 
@@ -183,19 +185,24 @@ def _draw_groups(axes: Any, at: Vectors, points: list[Point]) -> None:
             axes.scatter(at[chosen, 0], at[chosen, 1], **look)
 
 
-def _write_names(axes: Any, points: list[Point], at: Vectors) -> None:
+def _write_names(axes: Any, points: list[Point], at: Vectors, marks: Vectors) -> None:
     """Write each name beside its point, hits first, where it covers least of what is there."""
     axes.autoscale_view()  # pixels are known only once the limits are
-    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in axes.transData.transform(at)]
+    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in axes.transData.transform(marks)]
     order = sorted(range(len(points)), key=lambda n: (points[n].rank is None, points[n].rank))
     for point, place in ((points[n], at[n]) for n in order):
         tried = [_name(axes, point, place, side, offset) for side, offset in SPOTS]
         boxes = [note.get_window_extent() for note in tried]
-        covers = [sum(map(box.overlaps, taken)) for box in boxes]
+        covers = [sum(map(box.overlaps, taken)) + _leaves(box, axes.bbox) for box in boxes]
         best = covers.index(min(covers))
         taken.append(boxes[best])
         for note in tried[:best] + tried[best + 1 :]:
             note.remove()
+
+
+def _leaves(box: Bbox, axes: Bbox) -> int:
+    """Return how many sides of the axes a name crosses: beyond them are ticks and labels."""
+    return int(box.x0 < axes.x0) + int(box.x1 > axes.x1) + int(box.y0 < axes.y0)
 
 
 def _name(axes: Any, point: Point, place: Vectors, side: str, offset: tuple[int, int]) -> Any:
@@ -206,6 +213,10 @@ def _name(axes: Any, point: Point, place: Vectors, side: str, offset: tuple[int,
     )
     note.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
     return note
+
+
+def _sentence(title: str) -> str:
+    return title if title[-1:] in {".", "?", "!"} else f"{title}."
 
 
 def _described(points: list[Point]) -> Iterator[str]:

@@ -78,8 +78,8 @@ def bars(values: Mapping[str, float], *, title: str, unit: str) -> Picture:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     plain(axes)
     axes.margins(x=0.15)
-    said = "; ".join(f"{name}: {_count(value)}" for name, value in values.items())
-    return picture(figure, f"{title}, in {unit}. {said}.")
+    said = "; ".join(f"{name} {_count(value)}" for name, value in values.items())
+    return picture(figure, f"{title}, in {unit}: {said}.")
 
 
 def plain(axes: Any) -> None:

@@ -19,6 +19,7 @@ from workbook.show.tables import Table, table
 COLUMNS = ("stage", "index", "keys examined", "documents examined", "returned")
 MERGES = {"SHARD_MERGE", "SHARD_MERGE_SORT", "SINGLE_SHARD"}
 READERS = {"FETCH", "COLLSCAN", "IDHACK", "EXPRESS_IXSCAN", "CLUSTERED_IXSCAN"}
+WRITES = {"$out", "$merge"}  # a pipeline that ends so is not run to be counted
 INPUTS = ("inputStage", "outerStage", "innerStage", "thenStage", "elseStage")
 
 Explain = Mapping[str, Any]
@@ -46,10 +47,10 @@ def plan(query: Explainable | Collection[Any], pipeline: Sequence[Any] | None = 
 
     Returns:
         One row per stage, those that read first: stage, index, keys examined, documents
-        examined, returned. A cell is blank where the server reports no figure.
+        examined, returned. A cell is blank where the server reports no figure; what the last
+        stage returned is counted then, by running the query.
     """
-    rows = [astuple(step) for step in steps(explain(query, pipeline))]
-    return table(rows, columns=COLUMNS)
+    return table(map(astuple, _counted_steps(query, pipeline)), columns=COLUMNS)
 
 
 def plans(queries: Mapping[str, Explainable]) -> Table:
@@ -61,7 +62,7 @@ def plans(queries: Mapping[str, Explainable]) -> Table:
     Returns:
         The name, the stages joined by arrows, the index, and the totals of the whole query.
     """
-    rows = [(name, *_summary(explain(query))) for name, query in queries.items()]
+    rows = [(name, *_summary(_counted_steps(query))) for name, query in queries.items()]
     return table(rows, columns=("query", "stages", *COLUMNS[1:]))
 
 
@@ -105,8 +106,28 @@ def _of(shard: str, part: Explain) -> Iterator[Step]:
         yield step
 
 
-def _summary(explained: Explain) -> tuple[str, str, int | None, int | None, int | None]:
+def _counted_steps(
+    query: Explainable | Collection[Any], pipeline: Sequence[Any] | None = None
+) -> list[Step]:
+    """Return a query's steps, the last one with what it returned even if the server is silent."""
+    explained = explain(query, pipeline)
     found = steps(explained)
+    if found and found[-1].returned is None and "shards" not in explained:
+        found[-1].returned = _count(query, pipeline)
+    return found
+
+
+def _count(query: Explainable | Collection[Any], pipeline: Sequence[Any] | None) -> int | None:
+    if isinstance(query, tuple):
+        query, pipeline = query
+    if isinstance(query, Cursor):
+        return sum(1 for _ in query.clone())
+    if isinstance(query, Collection) and pipeline and not WRITES & set(pipeline[-1]):
+        return sum(1 for _ in query.aggregate(list(pipeline)))
+    return None
+
+
+def _summary(found: list[Step]) -> tuple[str, str, int | None, int | None, int | None]:
     indexes = dict.fromkeys(step.index for step in found if step.index)
     return (
         " → ".join(step.stage for step in found),

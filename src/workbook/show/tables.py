@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from numbers import Integral
 from typing import Any
 
 import pandas as pd
 
-from workbook.show.markup import literal
+from workbook.show.markup import prose
 
 TEXT = "text-align:left; vertical-align:top; white-space:pre-wrap; max-width:42em"
 NUMBER = "text-align:right; vertical-align:top"
@@ -27,9 +28,10 @@ class Table(pd.DataFrame):  # type: ignore[misc]
         return Table
 
     def _repr_html_(self) -> str:
-        styles = [NUMBER if _is_numeric(self[name]) else TEXT for name in self.columns]
+        columns = [self.iloc[:, number] for number in range(self.shape[1])]
+        styles = [NUMBER if _is_numeric(column) else TEXT for column in columns]
         heads = _cells("th", self.columns, styles)
-        rows = [_cells("td", map(_text, row), styles) for row in self.itertuples(index=False)]
+        rows = [_cells("td", row, styles) for row in zip(*map(_texts, columns), strict=True)]
         body = "".join(f"<tr>{row}</tr>\n" for row in rows)
         return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
 
@@ -78,12 +80,16 @@ def _is_numeric(column: Any) -> bool:
 
 def _cells(tag: str, values: Iterable[Any], styles: Sequence[str]) -> str:
     paired = zip(values, styles, strict=True)
-    return "".join(
-        f'<{tag} style="{style}">{literal(str(value))}</{tag}>' for value, style in paired
-    )
+    return "".join(f'<{tag} style="{style}">{prose(str(value))}</{tag}>' for value, style in paired)
 
 
-def _text(value: Any) -> str:
+def _texts(column: Any) -> list[str]:
+    """Write a column's cells: scores and shares with three decimals, other whole numbers whole."""
+    share = _is_numeric(column) and bool(column.abs().max() <= 1)
+    return [_text(value, whole=not share) for value in column]
+
+
+def _text(value: Any, *, whole: bool = True) -> str:
     if isinstance(value, (list, tuple, set)):
         return ", ".join(map(_text, value))
     if isinstance(value, Mapping):
@@ -94,6 +100,6 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
-    if hasattr(value, "__index__"):
-        return f"{int(value):,}"
-    return f"{value:.3f}" if hasattr(value, "__float__") else str(value)
+    if isinstance(value, float) and not (whole and value.is_integer()):
+        return f"{value:,.3f}"
+    return f"{int(value):,}" if isinstance(value, (float, Integral)) else str(value)
