@@ -58,9 +58,16 @@ def _memory(document: Document, dimensions: int) -> Iterator[str]:
 
 def _sessions(buckets: Iterator[Document]) -> Iterator[str]:
     session, expected_bucket, expected_turn = None, 0, 1
+    before: Document | None = None
     for bucket in buckets:
         if bucket["session_id"] != session:
             session, expected_bucket, expected_turn = bucket["session_id"], 0, 1
+            before = None
+        if before and not before.get("closed"):
+            yield (
+                f"session {session!r}, bucket {before['bucket_seq']} is not closed, "
+                "and another follows it"
+            )
         name = f"session {session!r}, bucket {bucket['bucket_seq']}"
         if bucket["bucket_seq"] != expected_bucket:
             yield f"{name} stands where bucket {expected_bucket} should"
@@ -71,5 +78,5 @@ def _sessions(buckets: Iterator[Document]) -> Iterator[str]:
             yield f"{name} says it holds {bucket['turn_count']} turns and holds {len(numbers)}"
         if numbers and (bucket["start_turn"], bucket["end_turn"]) != (numbers[0], numbers[-1]):
             yield f"{name} has a start_turn or end_turn that is not its first or last turn"
-        expected_bucket = bucket["bucket_seq"] + 1
+        before, expected_bucket = bucket, bucket["bucket_seq"] + 1
         expected_turn = numbers[-1] + 1 if numbers else expected_turn

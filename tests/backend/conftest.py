@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from backend.support import Commands, save_f5
+from pymongo import MongoClient
 
 from crewai_mongodb_memory import MongoDBStorageBackend
+from workbook.invariants import violations
 
 MakeBackend = Callable[..., MongoDBStorageBackend]
 
@@ -24,6 +26,14 @@ def make_backend(mongodb_uri: str, database_name: str) -> Iterator[MakeBackend]:
             return stack.enter_context(MongoDBStorageBackend(mongodb_uri, **settings))
 
         yield make
+
+
+@pytest.fixture
+def contract_kept(mongodb_uri: str, database_name: str) -> Iterator[None]:
+    """Verify in the end that every document of the test's database is as EDD.md says."""
+    yield
+    with MongoClient[Any](mongodb_uri) as client:
+        assert list(violations(client[database_name])) == []
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from crewai_mongodb_memory import (
     MongoDBMemoryError,
     MongoDBStorageBackend,
 )
+from workbook.invariants import violations
 
 QUERY = unit(1)
 
@@ -263,16 +264,13 @@ def assert_all_is_there(server: Server, saved: set[str], said: list[str]) -> Non
     """Check that what was acknowledged is there once, and nothing is half there."""
     with MongoDBStorageBackend(server.uri) as backend:
         assert saved <= all_ids(backend)
-        for document in backend.collection.find():
-            assert len(document["embedding"]) == 1024
-            assert document["scope_ancestors"][-1] == document["scope"]
+        assert list(violations(backend.database)) == []
+        assert all("embedding" in document for document in backend.collection.find())
         memory = ConversationMemory(backend, bucket_size=4)
         turns = memory.turns()
         assert [turn.content for turn in turns][: len(said)] == said
         assert len(turns) <= len(said) + 1
-        assert [turn.turn for turn in turns] == list(range(1, len(turns) + 1))
-        for bucket in memory.collection.find():
-            assert bucket["turn_count"] == len(bucket["turns"]) <= 4
+        assert all(bucket["turn_count"] <= 4 for bucket in memory.collection.find())
         assert memory.add_turn("user", "after").turn == len(turns) + 1
 
 

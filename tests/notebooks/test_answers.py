@@ -1,9 +1,13 @@
-"""Each exercise: unsolved it says so, its solution passes, its wrong answers are told why."""
+"""Each exercise: unsolved it says so, its solution passes, its wrong answers are told why.
+
+The notebooks of this file share one folder, the last one first, as a reader does who goes back.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 from workbook.notebooks.homes import environment, own_home
-from workbook.notebooks.run import CELL_TIMEOUT, all_notebooks
+from workbook.notebooks.run import CELL_TIMEOUT, late_first
 
 
 def solution(cell: Any) -> str:
@@ -28,12 +32,18 @@ def said(client: NotebookClient, source: str, number: int) -> str:
     return str(cell.outputs[-1].data["text/plain"])
 
 
-@pytest.mark.parametrize("path", all_notebooks(), ids=lambda path: path.stem)
-def test_exercises(path: Path) -> None:
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    with own_home() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("path", late_first(), ids=lambda path: path.stem)
+def test_exercises(path: Path, home: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(notebook, timeout=CELL_TIMEOUT, resources=resources)
-    with own_home() as home, client.setup_kernel(env=os.environ | environment(home)):
+    with client.setup_kernel(env=os.environ | environment(home)):
         for number, cell in enumerate(notebook.cells):
             if "exercise" in cell.metadata.get("tags", []):
                 assert said(client, cell.source, number).startswith("Unsolved."), cell.source

@@ -56,6 +56,7 @@ def bucket(sequence: int, change: dict[str, Any]) -> Callable[[MongoDBStorageBac
         (bucket(1, {"$set": {"bucket_seq": 7}}), "bucket 2 stands where bucket 1 should"),
         (bucket(1, {"$set": {"turns.0.turn": 99}}), "does not number its turns from 3 on"),
         (bucket(2, {"$set": {"end_turn": 99}}), "start_turn or end_turn"),
+        (bucket(1, {"$unset": {"closed": 1}}), "bucket 1 is not closed"),
     ],
 )
 def test_every_kind_of_damage_is_found(

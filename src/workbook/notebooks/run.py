@@ -27,6 +27,11 @@ def all_notebooks() -> list[Path]:
     return sorted(paths.NOTEBOOKS.glob("*.ipynb"))
 
 
+def late_first() -> list[Path]:
+    """Return the notebooks with the last one first: the order in which nothing is prepared."""
+    return all_notebooks()[::-1]
+
+
 def run(notebooks: Sequence[Path], jobs: int = 2) -> dict[Path, str]:
     """Run notebooks, each with an empty database of its own, and write their outputs into them.
 
