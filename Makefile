@@ -33,7 +33,7 @@ lint: setup
 	$(PY) -m mypy
 
 test: lint
-	$(PY) -m pytest -n $(WORKERS) tests
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests
 
 notebooks: setup
 	@$(PY) -m workbook.notebooks run

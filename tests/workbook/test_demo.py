@@ -20,6 +20,9 @@ import pytest
 from workbook import crew, demo, embedded, paths
 from workbook.scripted_llm import LABEL, language
 
+# Its runs of the demo are shared: one worker makes them, once.
+pytestmark = pytest.mark.xdist_group("demo")
+
 WATCH = Path(__file__).parent / "watch"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 # What CrewAI writes when its telemetry or tracing are on.

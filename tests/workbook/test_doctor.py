@@ -89,7 +89,9 @@ def test_the_doctor_finds_a_working_workbook_and_leaves_nothing_in_it(
 def test_the_doctor_says_what_is_wrong_without_a_secret(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MONGODB_URI", "mongodb://alex:s3cretpw@127.0.0.1:1/")
+    monkeypatch.setenv(
+        "MONGODB_URI", "mongodb://alex:s3cretpw@127.0.0.1:1/?serverSelectionTimeoutMS=500"
+    )
     assert doctor.main([]) == 1
     said = capsys.readouterr().out
     assert "FAIL" in said
