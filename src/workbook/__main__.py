@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 COMMANDS = {
     "demo": "run the demo crew: one session learns, another remembers",
+    "chat": "talk to the concierge, who remembers what you tell it",
     "doctor": "say what this machine has and whether it works",
     "lab": "open the notebooks in JupyterLab",
     "serve": "run the embedded database in this terminal",
@@ -29,6 +30,10 @@ def command(name: str) -> Callable[[list[str]], int]:
         from workbook import demo
 
         return demo.main
+    if name == "chat":
+        from workbook.chat import terminal
+
+        return terminal.main
     if name == "doctor":
         from workbook import doctor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbook import embedded, keys
+from workbook import embedded, keys, llm_failures
 from workbook.capabilities import Capabilities
 from workbook.quiet import hide_panels
 
@@ -94,6 +94,7 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
     backend = _backend(uri, database_name or _database_in(uri) or DATABASE)
     embedder, llm = _embedder(), _llm()
     hide_panels()
+    llm_failures.shorten_tracebacks()
     connection = Connection(
         uri=uri,
         backend=backend,

@@ -272,7 +272,7 @@ def _quote(text: str) -> str:
 # The two sessions
 
 
-async def _run(crew: Crew) -> CrewOutput:
+async def run(crew: Crew) -> CrewOutput:
     """Run a crew; asynchronously, because in a notebook an event loop runs already."""
     output = await crew.kickoff_async()
     assert isinstance(output, CrewOutput)  # a stream only with Crew(stream=True)
@@ -290,7 +290,7 @@ async def learn(connection: Connection, message: str = MESSAGE) -> CrewOutput:
         The crew's output; by then every memory and both turns are stored.
     """
     memory = crew_memory(connection)
-    output = await _run(build_crew(listening_tasks(connection, message), memory))
+    output = await run(build_crew(listening_tasks(connection, message), memory))
     # CrewAI saves in the background: without this a process could end before its memories do.
     memory.drain_writes()
     _wait_until_searchable(connection, MEMORY_SCOPE)
@@ -313,7 +313,7 @@ async def propose(
         The crew's output, its last task the proposal.
     """
     memory = crew_memory(connection) if with_memory else None
-    output = await _run(build_crew(proposal_tasks(connection, request), memory))
+    output = await run(build_crew(proposal_tasks(connection, request), memory))
     if memory:
         memory.drain_writes()
         transcript(connection).add_exchange(request, output.raw)

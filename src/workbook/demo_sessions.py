@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crewai_mongodb_memory import MongoDBMemoryError
-from workbook import crew, demo, steps
+from workbook import crew, demo, llm_failures, steps
 from workbook.connect import ConnectError, Connection, connect
 from workbook.corpus import CorpusError
 from workbook.embedded import EmbeddedError
@@ -35,7 +35,7 @@ def main(session: int, database: str) -> int:
         database: The database to work in.
     """
     # Every failure that is logged ends the session here, and is told in one sentence.
-    for name in ("crewai", "crewai_mongodb_memory"):
+    for name in ("", "crewai", "crewai_mongodb_memory"):
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
     screen = demo.console()
@@ -48,6 +48,8 @@ def main(session: int, database: str) -> int:
 
 
 def _sentence(error: Exception) -> str:
+    if said := llm_failures.explain(error):
+        return said
     known = (DemoError, ConnectError, EmbeddedError, CorpusError, MongoDBMemoryError)
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     text = first if isinstance(error, known) else f"{type(error).__name__}: {first}"

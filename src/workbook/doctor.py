@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from workbook import embedded, paths
+from workbook import embedded, llm_failures, paths
 
 if TYPE_CHECKING:
     from workbook.connect import Connection
@@ -88,8 +88,8 @@ def _tried(what: str, check: Callable[[Connection], str], connection: Connection
     try:
         return Finding(what, True, check(connection))
     except Exception as error:
-        said = str(error).splitlines() or [type(error).__name__]
-        return Finding(what, False, embedded.mask(said[0]))
+        said = llm_failures.explain(error) or str(error) or type(error).__name__
+        return Finding(what, False, embedded.mask(said.splitlines()[0]))
 
 
 def _embeds(connection: Connection) -> str:

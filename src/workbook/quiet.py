@@ -30,8 +30,13 @@ def silence_crewai() -> None:
 def hide_panels() -> None:
     """Keep CrewAI from printing a panel for whatever a memory does outside of a crew.
 
-    A crew decides for itself: it sets the same switch to its own `verbose`.
+    A crew decides for itself: it sets the same switch to its own `verbose`. The warnings about
+    unpaired events, which CrewAI prints when an LLM's call fails, are hidden too.
     """
+    from crewai.events import event_context
     from crewai.events.event_listener import event_listener
 
     event_listener.formatter.verbose = False
+    unpaired = event_context._default_config
+    unpaired.mismatch_behavior = event_context.MismatchBehavior.SILENT
+    unpaired.empty_pop_behavior = event_context.MismatchBehavior.SILENT

@@ -10,6 +10,7 @@ from typing import Any
 
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
+from crewai.events.types.llm_events import LLMCallFailedEvent
 from crewai.events.types.memory_events import (
     MemoryQueryFailedEvent,
     MemoryRetrievalCompletedEvent,
@@ -18,6 +19,8 @@ from crewai.events.types.memory_events import (
 )
 from crewai.events.types.task_events import TaskCompletedEvent
 from crewai.events.types.tool_usage_events import ToolUsageErrorEvent, ToolUsageFinishedEvent
+
+from workbook import llm_failures
 
 MEMORY_LOGGER = "crewai.memory"
 
@@ -28,7 +31,8 @@ class Step:
 
     Attributes:
         kind: `prompted` (CrewAI put memories into the task's prompt), `tool` (a tool was called),
-            `answer` (a task was finished) or `failure`.
+            `answer` (a task was finished), `refused` (the LLM refused tools, and CrewAI went on
+            without them) or `failure`.
         agent: The agent's role, `""` for what memory does in the background.
         name: The tool's name, `""` for everything else.
         arguments: What the tool was called with.
@@ -51,7 +55,8 @@ class _Swallowed(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         cause = record.exc_info[1] if record.exc_info else None
-        self._tell(Step("failure", "", str(cause or record.getMessage())))
+        said = llm_failures.explain(cause) if cause else None
+        self._tell(Step("failure", "", said or str(cause or record.getMessage())))
 
 
 @contextmanager
@@ -68,6 +73,8 @@ def listening(tell: Callable[[Step], None]) -> Iterator[None]:
     # CrewAI runs async handlers on one loop, in the order of the events; sync handlers run on ten
     # threads and overtake each other.
     async def handler(_source: Any, event: BaseEvent) -> None:
+        if isinstance(event, LLMCallFailedEvent) and not llm_failures.refuses_tools(event.error):
+            return  # it is raised besides
         tell(step_of(event))
 
     swallowed = _Swallowed(tell)
@@ -101,6 +108,11 @@ def _answer(event: Any) -> Step:
     return Step("answer", event.output.agent, event.output.raw)
 
 
+def _refused(event: Any) -> Step:
+    role = event.agent_role or ""
+    return Step("refused", role, llm_failures.IN_WRITING)
+
+
 def _prompted(event: Any) -> Step:
     return Step("prompted", event.agent_role or "", event.memory_content)
 
@@ -114,6 +126,7 @@ READERS: dict[type[BaseEvent], Callable[[Any], Step]] = {
     ToolUsageFinishedEvent: _tool,
     ToolUsageErrorEvent: _tool_failure,
     TaskCompletedEvent: _answer,
+    LLMCallFailedEvent: _refused,
     MemoryQueryFailedEvent: _memory_failure,
     MemoryRetrievalFailedEvent: _memory_failure,
     MemorySaveFailedEvent: _memory_failure,

@@ -17,9 +17,13 @@ from workbook.scripted_llm.prompt import Hit, Prompt
 SAVING = frozenset({"save", "store", "remember", "note", "record"})
 SEARCHING = frozenset({"search", "find", "recall", "lookup", "look", "query", "retrieve", "read"})
 RECALLED_AT_MOST = 6
+NEAR = 0.85  # of the best score
 ALTERNATIVES = 2
 BEST_MATCH = "Best match for"
 UNKNOWN = "I do not know"
+INTRODUCTION = (
+    "I keep what you tell me, and look up what you ask. Tell me a fact, or ask a question."
+)
 POINTS_BACK = re.compile(r"\b(?:told|said|mentioned|remember|earlier|last time)\b", re.I)
 
 
@@ -85,7 +89,7 @@ def _search(prompt: Prompt, tools: list[Tool]) -> tuple[str, dict[str, Any]] | N
     Memory comes first and is asked the question alone, or is left out when an earlier task handed
     its facts over. What is known by then joins the question for the other tools.
     """
-    if prompt.facts and not prompt.questions:
+    if (prompt.facts and not prompt.questions) or prompt.is_small_talk:
         return None
     searching = [tool for tool in tools if tool.does(SEARCHING) and not tool.does(SAVING)]
     for tool in sorted(searching, key=lambda tool: not tool.is_memory):
@@ -98,8 +102,9 @@ def _search(prompt: Prompt, tools: list[Tool]) -> tuple[str, dict[str, Any]] | N
 
 
 def wanted(prompt: Prompt) -> list[str]:
-    """Return what the task is after: its questions, or its first sentence when it asks none."""
-    return prompt.questions or language.sentences(prompt.task)[:1]
+    """Return what the task is after: its questions, or the first sentence of what is quoted."""
+    said = language.quoted(prompt.task) or prompt.task
+    return prompt.questions or language.sentences(said)[:1]
 
 
 def needs(prompt: Prompt) -> list[str]:
@@ -122,7 +127,15 @@ def recalled(prompt: Prompt) -> list[str]:
     """Return the remembered facts: what memory tools found, or else what the prompt brought."""
     calls = [call for call in prompt.calls if is_memory(call.name) and not _saves(call.name)]
     hits = [hit for call in calls for hit in call.hits] or list(prompt.memories)
+    if prompt.wants_little:
+        hits = _closest(hits)
     return language.unique([hit.text for hit in hits])[:RECALLED_AT_MOST]
+
+
+def _closest(hits: list[Hit]) -> list[Hit]:
+    """Return the hits whose scores come near the best."""
+    best = max((hit.score or 0 for hit in hits), default=0)
+    return [hit for hit in hits if (hit.score or 0) >= best * NEAR]
 
 
 def known(prompt: Prompt) -> list[str]:
@@ -185,6 +198,8 @@ def _best_match(prompt: Prompt) -> str:
 
 def _known(prompt: Prompt) -> str:
     """List what is remembered and what earlier tasks gave, for a question without a search."""
+    if prompt.is_small_talk:
+        return ""
     if prompt.facts and not prompt.questions:
         return "" if prompt.calls else "Understood:\n" + _bullets(prompt.facts)
     facts = language.unique([*recalled(prompt), *given(prompt), *prompt.facts])
@@ -192,6 +207,8 @@ def _known(prompt: Prompt) -> str:
 
 
 def _unknown(prompt: Prompt) -> str:
+    if prompt.is_small_talk:
+        return INTRODUCTION
     return f"{UNKNOWN}: nothing that I was given or found answers {_question(prompt)}."
 
 

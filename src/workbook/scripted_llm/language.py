@@ -25,6 +25,18 @@ ORDER = re.compile(
     re.I,
 )
 
+# Typed without a question mark, a question still begins like one and ends without a full stop.
+ASKING = re.compile(
+    r"^(?:who|whom|whose|what|what's|when|where|which|why|how|(?:do|does|did|is|are|can|could"
+    r"|should|would|will) (?:I|you|we|they|he|she|it|the|my|our|there))\b[^.!:]*$",
+    re.I,
+)
+SMALL_TALK = re.compile(
+    r"^(?:hello|hi|hey|good (?:morning|afternoon|evening|day)|thanks?|thank you|bye|goodbye|ok|okay"
+    r"|yes|no|great|fine)\b(?:\W+\w+){0,3}\W*$",
+    re.I,
+)
+
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text; a list item is one sentence or more of its own."""
@@ -49,7 +61,12 @@ def quoted(text: str) -> str:
 
 def questions(text: str) -> list[str]:
     """Return the sentences that ask something."""
-    return [sentence for sentence in sentences(text) if sentence.rstrip("\"”')").endswith("?")]
+    return [sentence for sentence in sentences(text) if is_question(sentence)]
+
+
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence asks: by its mark, or, as people type, by its first word alone."""
+    return sentence.rstrip("\"”')").endswith("?") or ASKING.match(sentence) is not None
 
 
 def is_statement(sentence: str) -> bool:
@@ -57,8 +74,10 @@ def is_statement(sentence: str) -> bool:
     words = re.findall(r"[\w'-]+", sentence)
     return (
         len(words) >= 3
-        and sentence.rstrip("\"”')")[-1:] not in {"?", ":"}
+        and not sentence.rstrip("\"”')").endswith(":")
+        and not is_question(sentence)
         and not ORDER.match(sentence)
+        and not SMALL_TALK.match(sentence)
     )
 
 
@@ -70,15 +89,15 @@ def statements(text: str) -> list[str]:
 def told(text: str) -> list[str]:
     """Return the facts that a person tells in a text.
 
-    They are the statements that are quoted. Where nothing is quoted they are the statements in
-    the first person, and whatever follows "remember that" or "note:".
+    They are the statements that are quoted, or, where nothing is quoted, those in the first
+    person; and whatever follows "remember that" or "note:".
     """
-    if said := quoted(text):
-        return statements(said)
+    said = quoted(text)
     facts = []
-    for sentence in sentences(text):
+    for sentence in sentences(said or text):
         fact = REMEMBER.sub("", sentence)
-        if fact != sentence or (is_statement(sentence) and FIRST_PERSON.search(sentence)):
+        told_by_somebody = said or FIRST_PERSON.search(sentence)
+        if fact != sentence or (told_by_somebody and is_statement(sentence)):
             facts.append(fact)
     return facts
 

@@ -12,6 +12,7 @@ from workbook.scripted_llm import language
 
 HIT = re.compile(r"^- (?:\(score=(?P<score>-?[\d.]+)\) )?(?P<text>.+)$")
 NOTHING_FOUND = re.compile(r"^(?:no|nothing|none)\b", re.I)
+BRIEF = re.compile(r"\b(?:brief|short)\b", re.I)
 PROBLEM = re.compile(r"^(?:error|i encountered an error|tool .{0,60}failed)", re.I)
 
 # CrewAI writes the parts of a task's prompt one after the other, in this order.
@@ -61,12 +62,14 @@ class Prompt:
         context: The answers of earlier tasks.
         memories: What CrewAI recalled and put into the prompt by itself.
         calls: The tool calls made so far, in order.
+        expected: What the task says of the answer that it expects.
     """
 
     task: str
     context: str = ""
     memories: tuple[Hit, ...] = ()
     calls: tuple[Call, ...] = ()
+    expected: str = ""
 
     @property
     def questions(self) -> list[str]:
@@ -77,6 +80,17 @@ class Prompt:
     def facts(self) -> list[str]:
         """What a person tells in the task."""
         return language.unique(language.told(self.task))
+
+    @property
+    def is_small_talk(self) -> bool:
+        """Whether a person is quoted who only greets, thanks or agrees."""
+        said = language.sentences(language.quoted(self.task))
+        return bool(said) and all(map(language.SMALL_TALK.match, said))
+
+    @property
+    def wants_little(self) -> bool:
+        """Whether a short reply is expected, and no list of all that is known."""
+        return BRIEF.search(self.expected) is not None
 
     def called(self, name: str) -> bool:
         """Return whether a tool was called already."""
@@ -129,7 +143,13 @@ def read(messages: str | Sequence[dict[str, Any]]) -> Prompt:
     for name in reversed(PARTS):
         body, _, parts[name] = body.partition(PARTS[name])
     memories = hits(parts["memories"].partition("Relevant memories:")[2])
-    return Prompt(body.strip(), parts["context"].strip(), tuple(memories), _calls(messages[start:]))
+    return Prompt(
+        body.strip(),
+        parts["context"].strip(),
+        tuple(memories),
+        _calls(messages[start:]),
+        parts["expected"].strip(),
+    )
 
 
 def _calls(messages: Sequence[dict[str, Any]]) -> tuple[Call, ...]:

@@ -36,9 +36,9 @@ def scored(hit: Any) -> tuple[Any, float]:
     return hit.record, float(hit.score)
 
 
-def bar(score: float) -> str:
-    """Return a bar of block characters as long as the score, which is from 0 to 1."""
-    eighths = round(min(max(score, 0.0), 1.0) * BAR * 8)
+def bar(score: float, longest: int = BAR) -> str:
+    """Return a bar of block characters, `longest` of them at score 1, none at score 0."""
+    eighths = round(min(max(score, 0.0), 1.0) * longest * 8)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 

@@ -37,18 +37,21 @@ class Tree:
         return f"{here:,} here" if here == under else f"{here:,} here, {under:,} in all"
 
 
-def tree(source: Any) -> Tree:
+def tree(source: Any, scope: str = "/") -> Tree:
     """Show which scopes there are, and how many records lie in each.
 
     Args:
         source: A storage backend, a collection of memories, or an iterable of scope paths.
+        scope: With a backend or a collection, only the records in this scope and below it.
 
     Returns:
         The tree; each scope says how many records it holds itself and with all below it.
     """
     found = getattr(source, "collection", source)
     if isinstance(found, Collection):
-        groups = found.aggregate([{"$group": {"_id": "$scope", "records": {"$sum": 1}}}])
+        below = {} if scope == "/" else {"scope_ancestors": scope}
+        count = {"$group": {"_id": "$scope", "records": {"$sum": 1}}}
+        groups = found.aggregate([{"$match": below}, count])
         return Tree(Counter({group["_id"]: group["records"] for group in groups}))
     scopes: Iterable[str] = found
     return Tree(Counter(scopes))

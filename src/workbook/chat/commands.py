@@ -1,0 +1,60 @@
+"""What can be typed into a chat: words for the concierge, and commands that begin with a slash."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+#: Each command, what follows it, and what it does.
+COMMANDS = {
+    "remember": ("TEXT", "store a memory, and see where it went"),
+    "recall": ("QUERY", "search your memories by meaning, with their scores"),
+    "scope": ("", "see your scopes as a tree, with what lies in each"),
+    "history": ("[N]", "see the last turns of the transcript (10)"),
+    "forget": ("TEXT or ID", "find memories, see them, and delete them if you say yes"),
+    "clear": ("", "delete the transcript; the memories stay"),
+    "help": ("", "see this list"),
+    "quit": ("", "leave; everything is kept"),
+}
+ALIASES = {"exit": "quit", "bye": "quit", "?": "help", "h": "help", "scopes": "scope"}
+KEPT = "\n\t"  # the control characters that mean something in a message
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line, taken apart.
+
+    Attributes:
+        command: The command's name without its slash, `""` for words to the concierge.
+        text: What follows the command, or the words.
+    """
+
+    command: str
+    text: str
+
+
+def parse(line: str) -> Line:
+    """Take a line apart. Control characters and broken Unicode are taken out.
+
+    Args:
+        line: What was typed or piped in.
+    """
+    clean = _clean(line).strip()
+    if not clean.startswith("/"):
+        return Line("", clean)
+    name, _, text = clean[1:].partition(" ")
+    name = name.strip().lower()
+    return Line(ALIASES.get(name, name) or "help", text.strip())
+
+
+def usage() -> str:
+    """Return the list of commands."""
+    shown = {f"/{name} {follows}".strip(): does for name, (follows, does) in COMMANDS.items()}
+    width = max(map(len, shown))
+    return "\n".join(f"{command:<{width}}  {does}" for command, does in shown.items())
+
+
+def _clean(text: str) -> str:
+    # A terminal may hand over half of a surrogate pair; MongoDB stores whole characters only.
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(c for c in whole if c in KEPT or unicodedata.category(c) != "Cc")

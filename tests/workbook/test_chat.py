@@ -1,0 +1,359 @@
+"""The chat on a real database: what it keeps, finds, shows and forgets, and what can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import uuid
+from collections.abc import Iterator
+
+import openai_server
+import pytest
+from crewai import LLM
+from openai_server import serving
+from rich.console import Console
+
+from crewai_mongodb_memory import MongoDBStorageBackend
+from workbook.capabilities import Capabilities
+from workbook.chat import commands, terminal
+from workbook.chat.session import LONGEST, Chat
+from workbook.connect import Connection
+from workbook.embedder import LocalEmbedder
+from workbook.scripted_llm import LABEL, ScriptedLLM
+
+JANUARY = "We begin in the third week of January."
+LAUNCH = "I prefer someone who has led a launch."
+
+
+@pytest.fixture(scope="module")
+def connection(mongodb_uri: str) -> Iterator[Connection]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    embedder = LocalEmbedder()
+    made = Capabilities("embedded", True, True, True, False, embedder.model, "scripted")
+    with MongoDBStorageBackend(mongodb_uri, database_name=name) as backend:
+        yield Connection(mongodb_uri, backend, embedder, ScriptedLLM(), made)
+        backend.client.drop_database(name)
+
+
+@pytest.fixture
+def user() -> str:
+    return uuid.uuid4().hex[:8]
+
+
+@pytest.fixture
+def chat(connection: Connection, user: str) -> Chat:
+    return Chat(connection, user)
+
+
+def contents(chat: Chat) -> list[str]:
+    return sorted(r.content for r in chat.connection.backend.list_records(chat.scope))
+
+
+# Talking
+
+
+def test_what_is_told_is_kept_and_what_is_asked_is_answered_from_it(chat: Chat) -> None:
+    told = chat.answer(f"{JANUARY} {LAUNCH}")
+    asked = chat.answer("when do we begin")
+
+    assert told.kept == 2
+    assert contents(chat) == [LAUNCH, JANUARY]
+    assert JANUARY in asked.text
+    assert LAUNCH not in asked.text
+    assert asked.hits[0].content == JANUARY
+    assert asked.speaker == LABEL
+
+
+def test_the_answer_follows_the_database(chat: Chat) -> None:
+    chat.answer(JANUARY)
+    record = chat.connection.backend.list_records(chat.scope)[0]
+    chat.connection.backend.update(record.model_copy(update={"content": "We begin in May."}))
+    assert "We begin in May." in chat.answer("When do we begin?").text
+
+    chat.connection.backend.reset(chat.scope)
+    assert chat.answer("When do we begin?").text.startswith("I do not know")
+
+
+def test_both_turns_are_in_the_transcript_as_said(chat: Chat) -> None:
+    reply = chat.answer(JANUARY)
+
+    turns = chat.transcript.turns()
+    assert [(t.turn, t.role, t.content) for t in turns] == [
+        (1, "user", JANUARY),
+        (2, "assistant", reply.text),
+    ]
+
+
+@pytest.mark.parametrize("line", ["Hello!", "Thanks a lot!", "ok"])
+def test_small_talk_is_no_memory(chat: Chat, line: str) -> None:
+    reply = chat.answer(line)
+
+    assert reply.text
+    assert contents(chat) == []
+
+
+def test_it_answers_where_an_event_loop_runs_as_in_a_notebook(chat: Chat) -> None:
+    async def cell() -> str:
+        return chat.answer(JANUARY).text
+
+    assert JANUARY in asyncio.run(cell())
+
+
+# From one run to the next
+
+
+def test_another_chat_of_the_same_user_goes_on(connection: Connection, chat: Chat) -> None:
+    assert chat.greeting().text.startswith("Nothing is remembered")
+    chat.answer(f"{JANUARY} {LAUNCH}")
+
+    later = Chat(connection, chat.user)
+    assert "2 memories and 2 turns from before" in later.greeting().text
+    assert JANUARY in later.answer("When do we begin?").text
+    assert later.transcript.count() == 4
+
+
+def test_a_session_of_its_own_shares_the_memories_and_not_the_transcript(
+    connection: Connection, chat: Chat, user: str
+) -> None:
+    chat.answer(JANUARY)
+
+    other = Chat(connection, user, session_id=f"{user}-other")
+    assert "1 memory and 0 turns" in other.greeting().text
+
+
+@pytest.mark.parametrize("name", ["{}/x", "{}2", "{} "])
+def test_another_user_knows_nothing_of_it(
+    connection: Connection, chat: Chat, user: str, name: str
+) -> None:
+    chat.answer(JANUARY)
+
+    other = Chat(connection, name.format(user))
+    assert other.answer("When do we begin?").text.startswith("I do not know")
+    assert other.answer("/recall begin").hits == ()
+    assert other.transcript.count() == 2
+
+
+# Commands
+
+
+def test_remember_says_where_it_went_and_recall_finds_it(chat: Chat) -> None:
+    reply = chat.answer(f"/remember {LAUNCH}")
+    assert f"Stored in {chat.scope}/preferences" in reply.text
+
+    chat.answer(f"/remember {JANUARY}")
+    hits = chat.answer("/recall who has launched something").hits
+    assert [hit.content for hit in hits] == [LAUNCH, JANUARY]
+    assert 1 >= hits[0].score > hits[1].score > 0
+    assert hits[0].scope == f"{chat.scope}/preferences"
+    assert hits[0].id[:8] in reply.text
+
+
+def test_what_is_remembered_already_is_not_stored_twice(chat: Chat) -> None:
+    chat.answer(f"/remember {LAUNCH}")
+
+    assert "already" in chat.answer(f"/remember {LAUNCH}").text
+    assert contents(chat) == [LAUNCH]
+
+
+def test_scope_counts_only_the_user_s(chat: Chat, connection: Connection) -> None:
+    Chat(connection, f"{chat.user}-2").answer(JANUARY)
+    chat.answer(f"{JANUARY} {LAUNCH}")
+
+    tree = repr(chat.answer("/scope").tree)
+    assert tree.startswith("/  0 here, 2 in all")
+    assert f"{chat.user}  0 here, 2 in all" in tree
+    assert "facts  1 here" in tree
+
+
+def test_history_shows_the_last_turns(chat: Chat) -> None:
+    assert chat.answer("/history").text == "Nothing was said yet."
+    for line in (JANUARY, LAUNCH, "When do we begin?"):
+        chat.answer(line)
+
+    assert [turn.turn for turn in chat.answer("/history 2").turns] == [5, 6]
+    assert len(chat.answer("/history").turns) == 6
+    for wrong in ("0", "-1", "many", "²"):
+        assert "number of turns" in chat.answer(f"/history {wrong}").error
+
+
+def test_clear_deletes_the_transcript_and_keeps_the_memories(chat: Chat) -> None:
+    chat.answer(JANUARY)
+
+    assert "2 turns" in chat.answer("/clear").text
+    assert chat.transcript.count() == 0
+    assert contents(chat) == [JANUARY]
+
+
+def test_forget_shows_asks_and_deletes(chat: Chat) -> None:
+    chat.answer(f"{JANUARY} {LAUNCH}")
+
+    asked = chat.answer("/forget january")
+    assert asked.asks
+    assert [hit.content for hit in asked.hits] == [JANUARY]
+    assert contents(chat) == [LAUNCH, JANUARY]
+    assert chat.answer("yes").text == "1 memory forgotten."
+    assert contents(chat) == [LAUNCH]
+
+
+@pytest.mark.parametrize("answer", ["no", "", "/history", "y es"])
+def test_forget_needs_a_yes(chat: Chat, answer: str) -> None:
+    chat.answer(f"/remember {JANUARY}")
+    chat.answer("/forget January")
+    chat.answer(answer)
+    chat.answer("yes")  # a yes to nothing
+
+    assert JANUARY in contents(chat)
+
+
+def test_forget_by_id_by_meaning_and_nothing(chat: Chat) -> None:
+    chat.answer(f"{JANUARY} {LAUNCH}")
+    (launch,) = [h for h in chat.answer("/recall launch").hits if h.content == LAUNCH]
+
+    assert [h.content for h in chat.answer(f"/forget {launch.id[:8]}").hits] == [LAUNCH]
+    near = chat.answer("/forget the project starts in the third January week").hits
+    assert [hit.content for hit in near] == [JANUARY]
+    far = chat.answer("/forget the price of fish")
+    assert not far.asks
+    assert "No memory says that" in far.text
+
+
+def test_forget_cannot_reach_another_user_s_memory(connection: Connection, chat: Chat) -> None:
+    other = Chat(connection, f"{chat.user}-2")
+    other.answer(f"/remember {JANUARY}")
+    (record,) = connection.backend.list_records(other.scope)
+
+    assert not chat.answer(f"/forget {record.id}").asks
+
+
+@pytest.mark.parametrize("line", ["/nope", "/remember", "/recall  ", "/forget", "/Remember"])
+def test_a_command_that_cannot_be_done_says_what_to_type(chat: Chat, line: str) -> None:
+    assert "/" in chat.answer(line).error
+
+
+def test_help_names_every_command_and_quit_ends(chat: Chat) -> None:
+    text = chat.answer("/help").text
+    assert all(f"/{name}" in text for name in commands.COMMANDS)
+    assert chat.answer("/").text == text
+    assert chat.answer("/exit").ends
+
+
+# Odd input
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "My emoji is 🏛️ and I like {braces}.",
+        "I like \x00\x1b[31mred\x07 things.",
+        "I like \udcff things.",
+    ],
+)
+def test_odd_characters_are_kept_as_text(chat: Chat, line: str) -> None:
+    reply = chat.answer(line)
+
+    assert reply.error == ""
+    (stored,) = contents(chat)
+    assert not any(ord(c) < 32 for c in stored)
+
+
+def test_a_line_that_is_too_long_is_refused_in_a_sentence(chat: Chat) -> None:
+    assert f"at most {LONGEST:,}" in chat.answer("a" * (LONGEST + 1)).error
+    assert chat.answer("I like this. " * 700).error == ""
+
+
+def test_an_empty_line_is_nothing(chat: Chat) -> None:
+    assert chat.answer(" \t\n").text == ""
+    assert chat.transcript.count() == 0
+
+
+# What fails
+
+
+def test_a_database_that_is_gone_is_met_with_a_sentence(connection: Connection) -> None:
+    with MongoDBStorageBackend(
+        connection.uri, database_name=connection.backend.database.name
+    ) as backend:
+        lost = Connection(
+            connection.uri, backend, connection.embedder, connection.llm, connection.capabilities
+        )
+        chat = Chat(lost, "gone")
+    for line in ("I like tea.", "/remember I like tea.", "/recall tea", "/scope", "/history"):
+        assert "closed" in chat.answer(line).error
+    assert "closed" in chat.greeting().error
+
+
+def with_llm(connection: Connection, url: str, user: str) -> Chat:
+    """Return a chat that speaks through CrewAI's OpenAI client."""
+    llm = LLM(model="openai/local", base_url=url, api_key="none", max_retries=0)
+    made = connection.capabilities
+    return Chat(
+        Connection(connection.uri, connection.backend, connection.embedder, llm, made), user
+    )
+
+
+def test_it_talks_through_crewai_s_openai_client(connection: Connection, user: str) -> None:
+    with serving() as (url, requests):
+        chat = with_llm(connection, url, user)
+        assert chat.answer(JANUARY).kept == 1
+        reply = chat.answer("When do we begin?")
+
+    assert JANUARY in reply.text
+    assert reply.speaker == "local"
+    systems = [request["messages"][0]["content"] for request in requests]
+    assert any(f"user: {JANUARY}" in system for system in systems)
+
+
+def test_a_failing_key_is_a_sentence_and_no_turn(connection: Connection, user: str) -> None:
+    with serving(openai_server.WRONG_KEY) as (url, _):
+        chat = with_llm(connection, url, user)
+        reply = chat.answer("I like tea.")
+
+    assert "refuses the key" in reply.error
+    assert chat.transcript.count() == 0
+
+
+# In the terminal
+
+
+def screen() -> Console:
+    return Console(file=io.StringIO(), width=80, highlight=False)
+
+
+def printed(chat: Chat, *lines: str) -> str:
+    shown = screen()
+    assert terminal.converse(chat, lines, shown) == 0
+    return shown.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_terminal_shows_answers_bars_trees_and_turns(chat: Chat) -> None:
+    shown = printed(
+        chat, JANUARY, "/recall begin", "/scope", "/history", "/nope", "/quit", "after the end"
+    )
+
+    assert f"{LABEL} · kept 1" in shown
+    assert "███" in shown
+    assert "└── facts  1 here" in shown
+    assert "1 user" in shown
+    assert "There is no command /nope" in shown
+    assert "after the end" not in shown
+    assert "Everything is kept" in shown
+
+
+def test_brackets_are_no_markup_in_the_terminal(chat: Chat) -> None:
+    assert "[bold]this[/]" in printed(chat, "I like [bold]this[/] very much.")
+
+
+def test_ctrl_c_while_the_concierge_thinks_ends_the_line_and_not_the_chat(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = chat.answer
+
+    def interrupted(line: str) -> object:
+        if line == "wait":
+            raise KeyboardInterrupt
+        return answer(line)
+
+    monkeypatch.setattr(chat, "answer", interrupted)
+    shown = printed(chat, "wait", "/quit")
+    assert "Interrupted" in shown
+    assert "Everything is kept" in shown

@@ -1,0 +1,110 @@
+"""A language model that fails: through CrewAI's real client, against a server that refuses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import openai_server
+import pytest
+from crewai import LLM, Agent, Crew, Task
+from openai_server import Refusal, serving
+
+from workbook import llm_failures, steps
+
+KEY = "sk-test-0123456789abcdefghijklmnop"
+NOWHERE = "http://127.0.0.1:1/v1"
+
+SAID = [
+    (openai_server.WRONG_KEY, "refuses the key: check OPENAI_API_KEY"),
+    (openai_server.RATE_LIMIT, "asked too often (its rate limit): wait"),
+    (openai_server.NO_CREDIT, "has no credit left for this key"),
+    (openai_server.NO_MODEL, "is not known there: check MODEL"),
+    (openai_server.BROKEN, "has a failure of its own (HTTP 500)"),
+    (
+        Refusal(400, "invalid_request_error", f"No. You sent {KEY}."),
+        "refuses the request (HTTP 400): No. You sent ***.",
+    ),
+    (
+        Refusal(400, "unsupported_value", "Unsupported parameter: 'tools' with this model."),
+        "refuses tools, and an agent needs them",
+    ),
+    (
+        Refusal(400, "context_length_exceeded", "The maximum context length is 8192 tokens."),
+        "is too long for it",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", "openai/local")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def llm(url: str) -> LLM:
+    """Return CrewAI's OpenAI client without the client's own patience of many seconds."""
+    return LLM(model="openai/local", base_url=url, api_key=KEY, max_retries=0, timeout=5)
+
+
+def crew(model: LLM) -> Crew:
+    agent = Agent(role="A", goal="g", backstory="b", llm=model, max_retry_limit=0)
+    return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
+
+
+@pytest.mark.parametrize(("refusal", "said"), SAID, ids=lambda value: getattr(value, "code", ""))
+def test_a_refusal_is_one_sentence_with_the_way_offline(refusal: Refusal, said: str) -> None:
+    with serving(refusal) as (url, _), pytest.raises(Exception, match=r".") as raised:
+        asyncio.run(crew(llm(url)).kickoff_async())
+
+    sentence = llm_failures.explain(raised.value)
+    assert sentence is not None
+    assert said in sentence
+    assert "openai/local" in sentence
+    assert sentence.endswith(llm_failures.OFFLINE)
+    assert "\n" not in sentence
+    assert KEY not in sentence
+
+
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_BASE_URL", NOWHERE)
+    with pytest.raises(Exception, match=r".") as raised:
+        llm(NOWHERE).call("Hello.")
+
+    said = llm_failures.explain(raised.value) or ""
+    assert said.startswith("openai/local cannot be reached: check the network and MODEL_BASE_URL.")
+
+
+def test_errors_of_others_are_not_explained() -> None:
+    assert llm_failures.explain(ValueError("tools are not supported")) is None
+    assert llm_failures.explain(ConnectionError("refused")) is None
+
+
+def test_a_chain_that_runs_in_a_circle_ends() -> None:
+    first, second = ValueError("a"), ValueError("b")
+    first.__context__, second.__context__ = second, first
+
+    assert llm_failures.explain(first) is None
+
+
+def test_where_crewai_goes_on_without_tools_it_is_told() -> None:
+    seen: list[steps.Step] = []
+    with serving(openai_server.NO_TOOLS) as (url, requests), steps.listening(seen.append):
+        made = crew(llm(url))
+        made.agents[0].tools = []
+        made.tasks[0].tools = [tool()]
+        asyncio.run(made.kickoff_async())
+
+    assert "refused" in {step.kind for step in seen}
+    assert "tools" in requests[0]
+    assert "tools" not in requests[-1]
+
+
+def tool() -> object:
+    from crewai.tools import tool as make
+
+    @make("search_shelf")
+    def search_shelf(query: str) -> str:
+        """Search the shelf."""
+        return "Nothing was found."
+
+    return search_shelf
