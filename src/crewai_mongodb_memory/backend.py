@@ -52,6 +52,10 @@ class MongoDBStorageBackend:
         scope_root: The subtree to which every read, write and delete is confined, whatever scope
             the caller or an LLM names: a scope elsewhere is taken as relative to it. The boundary
             between tenants that share a collection.
+        vectors_in_results: Whether the records that `search` and `list_records` return bring
+            their vectors. CrewAI does not look at those, and False makes an answer about a
+            thirtieth of the size. Write such a record back by `update`, which keeps the stored
+            vector; `save` replaces the whole record. `get_record` brings it always.
         **client_kwargs: Passed to `MongoClient`, such as timeouts or TLS settings. `appname` and
             `driver` are fixed. Unless given, an unreachable server fails within 10 s.
 
@@ -69,6 +73,7 @@ class MongoDBStorageBackend:
         vector_search_index: str = schema.VECTOR_INDEX,
         metadata_filter_fields: Iterable[str] = (),
         scope_root: str = schema.ROOT,
+        vectors_in_results: bool = True,
         **client_kwargs: Any,
     ) -> None:
         fields = tuple(filters.metadata_path(field) for field in metadata_filter_fields)
@@ -76,6 +81,7 @@ class MongoDBStorageBackend:
         self._database_name = database_name
         self._collection_name = collection_name
         self._scope_root = schema.normalize_scope(scope_root)
+        self._vectors_in_results = vectors_in_results
         self._index = VectorIndex(vector_search_index, fields)
         self.indexed: set[str] = set()  # the collections whose indexes are known to be there
         self._lock = threading.Lock()
@@ -87,6 +93,7 @@ class MongoDBStorageBackend:
             vector_search_index=vector_search_index,
             metadata_filter_fields=fields,
             scope_root=scope_root,
+            vectors_in_results=vectors_in_results,
             **client_kwargs,
         )
 
@@ -269,27 +276,19 @@ class MongoDBStorageBackend:
             min_score: Only records at least this similar, on the scale of the result.
 
         Returns:
-            Records, with their vectors, and scores from 0 (unrelated or opposite) to 1 (same
+            Records and scores from 0 (unrelated or opposite) to 1 (same
             direction): the scale that CrewAI's thresholds mean, where Atlas has (1 + cosine) / 2.
 
         Raises:
             EmbeddingDimensionMismatchError: If the query's vector has the wrong length.
             VectorIndexError: If the server has no vector search, or refuses this one.
         """
-        query = vector(query_embedding, schema.DIMENSIONS, "query_embedding")
         match: Filter = filters.metadata(metadata_filter or {})
         if categories:
             match |= filters.any_category(categories)
-        if (path := self._path(scope_prefix)) != schema.ROOT:
-            match["scope_ancestors"] = {"$eq": path}
-        if limit < 1:
-            return []
-        with self._memories(prepare=True) as memories:
-            if self._index.problem:
-                raise VectorIndexError(self._index.problem)
-            found = search.run(memories, self._index, query, match, limit)
-            if not found:
-                self._index.warn_if_not_ready(memories)
+        found = self._nearest(
+            query_embedding, scope_prefix, match, limit, with_vectors=self._vectors_in_results
+        )
         scored = [(schema.to_record(d), search.cosine(d[pipelines.SCORE_FIELD])) for d in found]
         return [(record, score) for record, score in scored if score >= min_score]
 
@@ -307,7 +306,7 @@ class MongoDBStorageBackend:
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Return the records of a scope with their vectors, newest first.
+        """Return the records of a scope, newest first.
 
         Records of the same millisecond come in no particular order: a tie-break would take the
         sort away from the index.
@@ -320,8 +319,9 @@ class MongoDBStorageBackend:
         if limit < 1:
             return []
         with self._memories() as memories:
-            newest_first = memories.find(self._subtree(scope_prefix)).sort("created_at", -1)
-            return [schema.to_record(d) for d in newest_first.skip(max(offset, 0)).limit(limit)]
+            fields = None if self._vectors_in_results else {"embedding": 0}
+            found = memories.find(self._subtree(scope_prefix), fields).sort("created_at", -1)
+            return [schema.to_record(d) for d in found.skip(max(offset, 0)).limit(limit)]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
         """Return what a scope holds, its whole subtree counted.
@@ -453,10 +453,10 @@ class MongoDBStorageBackend:
         """
         deadline = time.monotonic() + timeout
         while True:
-            found = self.search(
-                record.embedding or [], record.scope, limit=pipelines.MIN_CANDIDATES
+            found = self._nearest(
+                record.embedding or [], record.scope, {}, pipelines.MIN_CANDIDATES, False
             )
-            if any(near.id == record.id for near, _ in found):
+            if any(near["_id"] == record.id for near in found):
                 return
             if time.monotonic() >= deadline:
                 raise VectorIndexError(
@@ -464,6 +464,27 @@ class MongoDBStorageBackend:
                     f"was saved and that the index {self.vector_search_index!r} is ready"
                 )
             time.sleep(POLL_SECONDS)
+
+    def _nearest(
+        self,
+        query_embedding: Any,
+        scope_prefix: str | None,
+        match: Filter,
+        limit: int,
+        with_vectors: bool,
+    ) -> list[dict[str, Any]]:
+        query = vector(query_embedding, schema.DIMENSIONS, "query_embedding")
+        if (path := self._path(scope_prefix)) != schema.ROOT:
+            match = {**match, "scope_ancestors": {"$eq": path}}
+        if limit < 1:
+            return []
+        with self._memories(prepare=True) as memories:
+            if self._index.problem:
+                raise VectorIndexError(self._index.problem)
+            found = search.run(memories, self._index, query, match, limit, with_vectors)
+            if not found:
+                self._index.warn_if_not_ready(memories)
+        return found
 
     @contextmanager
     def _memories(self, prepare: bool = False) -> Iterator[Collection[dict[str, Any]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -149,21 +148,25 @@ class ConversationMemory:
             return [_to_turn(turn) for bucket in buckets for turn in bucket["turns"]]
 
     def recent_turns(self, n: int | None = None) -> list[Turn]:
-        """Return the last turns, the oldest of them first, reading only the buckets that hold them.
+        """Return the last turns, the oldest of them first, and read no more buckets than it takes.
+
+        One command, and only these turns travel; another for each time that buckets closed with
+        slots left make it come short.
 
         Args:
             n: How many; `max_turns` if not given. Below 1 there are none.
         """
         wanted = self.max_turns if n is None else n
-        if wanted < 1:
-            return []
-        newest_first: list[Turn] = []
+        newest_first: list[dict[str, Any]] = []
+        match = self._session
         with self._backend.connection.explained():
-            for bucket in self._buckets_backwards(wanted):
-                newest_first += [_to_turn(turn) for turn in reversed(bucket["turns"])]
-                if len(newest_first) >= wanted:
+            while len(newest_first) < wanted:
+                found = list(self.collection.aggregate(self._backwards(match, wanted)))
+                newest_first += found
+                if not found or found[-1]["turn"] == 1:
                     break
-        return newest_first[:wanted][::-1]
+                match = {**self._session, "end_turn": {"$lt": found[-1]["turn"]}}
+        return [_to_turn(turn) for turn in reversed(newest_first[:wanted])]
 
     def history_text(self, max_turns: int | None = None) -> str:
         """Return the last turns as text for a prompt, one `role: content` per turn.
@@ -267,20 +270,22 @@ class ConversationMemory:
         )
         return _numbered(turns, start)
 
-    def _buckets_backwards(self, wanted: int) -> Iterator[dict[str, Any]]:
-        """Yield buckets, the newest first, with no more than their last `wanted` turns."""
-        at_once = -(-wanted // self.bucket_size) + 1  # the newest may hold a single turn
-        match = self._session
-        while True:
-            found = list(
-                self.collection.find(match, {"bucket_seq": 1, "turns": {"$slice": -wanted}})
-                .sort(NEWEST_FIRST)
-                .limit(at_once)
-            )
-            yield from found
-            if len(found) < at_once:
-                return
-            match = {**self._session, "bucket_seq": {"$lt": found[-1]["bucket_seq"]}}
+    def _backwards(self, match: dict[str, Any], wanted: int) -> list[dict[str, Any]]:
+        """Return the pipeline whose rows are the last turns of the buckets, the newest first.
+
+        It reads the buckets that hold them if all are full but the newest. One that was closed
+        with slots left makes the answer short, and the caller asks for what lies before it.
+        """
+        buckets = -(-wanted // self.bucket_size) + 1  # the newest may hold a single turn
+        return [
+            {"$match": match},
+            {"$sort": {"bucket_seq": -1}},
+            {"$limit": buckets},
+            {"$project": {"turns": {"$reverseArray": "$turns"}}},
+            {"$unwind": "$turns"},
+            {"$limit": wanted},
+            {"$replaceWith": "$turns"},
+        ]
 
     def _ensure_index(self) -> None:
         if self._collection_name not in self._backend.indexed:

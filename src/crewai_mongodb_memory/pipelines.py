@@ -19,7 +19,13 @@ CANDIDATES_PER_HIT = 20
 
 
 def vector_search(
-    index: str, query: list[float], inside: Filter, after: Filter, width: int, limit: int
+    index: str,
+    query: list[float],
+    inside: Filter,
+    after: Filter,
+    width: int,
+    limit: int,
+    with_vectors: bool = True,
 ) -> Pipeline:
     """Return the pipeline of a search; each document found has its score in `SCORE_FIELD`.
 
@@ -30,6 +36,7 @@ def vector_search(
         after: What is matched among the documents that it found.
         width: How many documents `$vectorSearch` finds.
         limit: How many of those that match are returned.
+        with_vectors: Whether they bring their vectors.
     """
     stage: dict[str, Any] = {
         "index": index,
@@ -41,11 +48,15 @@ def vector_search(
     conditions = [{path: condition} for path, condition in inside.items()]
     if conditions:  # Atlas refuses an absent filter that is written as null
         stage["filter"] = {"$and": conditions} if len(conditions) > 1 else conditions[0]
-    found: Pipeline = [
+    pipeline: Pipeline = [
         {"$vectorSearch": stage},
         {"$set": {SCORE_FIELD: {"$meta": "vectorSearchScore"}}},
     ]
-    return [*found, {"$match": after}, {"$limit": limit}] if after else found
+    if after:
+        pipeline += [{"$match": after}, {"$limit": limit}]
+    if not with_vectors:
+        pipeline.append({"$unset": "embedding"})
+    return pipeline
 
 
 def scope_info(subtree: Filter, path: str) -> Pipeline:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pymongo.collection import Collection
@@ -23,7 +24,12 @@ WIDEN_BY = 10
 
 
 def run(
-    memories: Documents, index: VectorIndex, query: list[float], match: Filter, limit: int
+    memories: Documents,
+    index: VectorIndex,
+    query: list[float],
+    match: Filter,
+    limit: int,
+    with_vectors: bool = True,
 ) -> list[dict[str, Any]]:
     """Return the nearest documents that match, the nearest first.
 
@@ -36,6 +42,7 @@ def run(
         query: The query's vector.
         match: Conditions by field, each `{"$eq": value}` or `{"$in": values}`.
         limit: How many documents at most; at least 1.
+        with_vectors: Whether the documents bring their vectors, most of their bytes.
 
     Raises:
         VectorIndexError: If the server refuses the search. It is logged as well, since CrewAI
@@ -46,11 +53,14 @@ def run(
     limit = min(limit, pipelines.MAX_CANDIDATES)
     inside = {path: c for path, c in match.items() if _is_prefilter(index, path, c)}
     after = {path: c for path, c in match.items() if path not in inside}
+    ask = functools.partial(
+        pipelines.vector_search, index.name, query, inside, with_vectors=with_vectors
+    )
     try:
-        if after:
-            return _widening(memories, index, query, inside, after, limit)
-        pipeline = pipelines.vector_search(index.name, query, inside, after, limit, limit)
-        return _aggregate(memories, pipeline)
+        if not after:
+            return _aggregate(memories, ask(after, limit, limit))
+        _tell_what_to_declare(memories, index, after)
+        return _widening(memories, ask, after, limit)
     except OperationFailure as error:
         problem = index.explain(error)
         log_once(str(problem))
@@ -70,28 +80,31 @@ def _is_prefilter(index: VectorIndex, path: str, condition: Filter) -> bool:
     return path in index.filter_paths and filters.is_prefilterable(condition)
 
 
-def _widening(
-    memories: Documents,
-    index: VectorIndex,
-    query: list[float],
-    inside: Filter,
-    after: Filter,
-    limit: int,
-) -> list[dict[str, Any]]:
+def _tell_what_to_declare(memories: Documents, index: VectorIndex, after: Filter) -> None:
     for path in after.keys() - index.filter_paths:
         log_once(
             f"{memories.full_name}: {path} is filtered after the search, which costs more; declare "
             f"it once by metadata_filter_fields=({path.removeprefix('metadata.')!r},)",
             logging.INFO,
         )
+
+
+def _widening(
+    memories: Documents,
+    ask: Callable[[Filter, int, int], pipelines.Pipeline],
+    after: Filter,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """Search wider and wider; no document is fetched twice."""
+    found: list[dict[str, Any]] = []
     most = min(memories.estimated_document_count(), pipelines.MAX_CANDIDATES)
     width = max(WIDEN_BY * limit, pipelines.MIN_CANDIDATES)
     while True:
         width = min(width, pipelines.MAX_CANDIDATES)
-        pipeline = pipelines.vector_search(index.name, query, inside, after, width, limit)
-        found = _aggregate(memories, pipeline)
+        unseen = {**after, "_id": {"$nin": [d["_id"] for d in found]}} if found else after
+        found += _aggregate(memories, ask(unseen, width, limit - len(found)))
         if len(found) >= limit or width >= most:
-            return found
+            return sorted(found, key=lambda d: d[pipelines.SCORE_FIELD], reverse=True)
         width *= WIDEN_BY
 
 

@@ -76,8 +76,16 @@ def test_adding_and_reading_are_one_command_each(make_backend: Any, commands: Co
     for n in range(10):
         assert commands.during(lambda n=n: memory.add_turn("user", str(n))) == ["findAndModify"]
     assert commands.during(lambda: memory.add_exchange("q", "a")) == ["findAndModify"]
-    for call in [memory.turns, memory.recent_turns, memory.history_text, memory.count]:
+    for call in [memory.turns, memory.count]:
         assert commands.during(call) == ["find"]
+    for call in [memory.recent_turns, memory.history_text]:
+        assert commands.during(call) == ["aggregate"]
+    for n in range(7):
+        memory.add_turn("user", str(n))
+    assert commands.during(lambda: memory.add_turn("user", "next bucket")) == [
+        "findAndModify",
+        "insert",
+    ]
     again = ConversationMemory(memory._backend, bucket_size=20)
     assert commands.during(lambda: again.add_turn("user", "x")) == ["findAndModify"]
     assert commands.during(memory.clear) == ["delete"]
@@ -89,16 +97,13 @@ def test_reading_the_last_turns_does_not_read_the_rest(
     memory = ConversationMemory(make_backend(event_listeners=[commands]), bucket_size=10)
     for n in range(95):
         memory.add_turn("user", str(n))
-    commands.sent.clear()
-    memory.recent_turns(3)
-    (command,) = commands.sent
-    answer = list(
-        memory.collection.find(command["filter"], command["projection"])
-        .sort(list(command["sort"].items()))
-        .limit(command["limit"])
-    )
-    assert len(answer) <= 2
-    assert sum(len(bucket["turns"]) for bucket in answer) <= 6
+    for n, buckets in [(3, 2), (25, 4)]:
+        commands.sent.clear()
+        assert [turn.turn for turn in memory.recent_turns(n)] == list(range(96 - n, 96))
+        (pipeline,) = commands.pipelines()
+        answer = list(memory.collection.aggregate(pipeline))
+        assert len(answer) == n
+        assert {"$limit": buckets} in pipeline[:3]
 
 
 def test_an_exchange_is_two_turns_with_nothing_between(backend: MongoDBStorageBackend) -> None:

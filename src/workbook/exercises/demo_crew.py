@@ -90,7 +90,7 @@ def _practice(
     collection = connection.backend.database[PRACTICE]
     collection.drop()
     collection.insert_many([schema.to_document(record) for record in records])
-    place = {"database_name": collection.database.name, "collection_name": PRACTICE}
+    place: dict[str, Any] = {"database_name": collection.database.name, "collection_name": PRACTICE}
     try:
         with MongoDBStorageBackend(connection.uri, **place) as backend:
             yield backend
