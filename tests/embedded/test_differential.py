@@ -15,6 +15,7 @@ import pymongo
 import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.raw_bson import RawBSONDocument
+from embedded.support import found, make_index
 from pymongo.errors import PyMongoError
 
 from workbook import embedded
@@ -232,3 +233,17 @@ def test_a_storm_of_two_hundred_connections(mongodb_uri: str) -> None:
 
     with ThreadPoolExecutor(50) as pool:
         assert list(pool.map(once, range(200))) == [1.0] * 200
+
+
+def test_what_a_ttl_index_deleted_takes_no_place_among_the_hits(two: tuple[Any, Any]) -> None:
+    direct, through = two
+    documents = through["ttl"]["documents"]
+    make_index(documents)
+    documents.insert_many([{"_id": n, "v": [1, n / 10, 0]} for n in range(6)])
+    assert found(documents, limit=2) == [0, 1]
+    # The server's TTL monitor deletes once a minute, unseen; so does this client.
+    documents.create_index("at", expireAfterSeconds=3600)
+    direct["ttl"]["documents"].delete_many({"_id": {"$in": [0, 2]}})
+    assert found(documents, limit=3) == [1, 3, 4]
+    documents.drop_index("at_1")
+    assert found(documents, limit=3) == [1, 3, 4]

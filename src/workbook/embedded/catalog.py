@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from bson.raw_bson import RawBSONDocument
 
-from workbook.embedded import values
+from workbook.embedded import values, wire
 from workbook.embedded.definitions import Namespace, SearchIndex
 from workbook.embedded.vector_index import VectorIndex
 
@@ -20,8 +20,11 @@ READ_AT_ONCE = 500
 class Reader(Protocol):
     """Reads from the storage server with the rights of the client that asks."""
 
+    async def ask(self, database: str, command: Mapping[str, Any]) -> RawBSONDocument:
+        """Return the answer to a command."""
+
     def find(
-        self, namespace: Namespace, condition: dict[str, Any], batch: int
+        self, namespace: Namespace, condition: dict[str, Any], batch: int, **options: Any
     ) -> AsyncIterator[list[RawBSONDocument]]:
         """Yield the documents that match, in batches."""
 
@@ -39,6 +42,7 @@ class CollectionIndexes:
         self._loaded: dict[str, VectorIndex] = {}
         self._touched: dict[Any, Any] = {}
         self._reload = False
+        self._expires: bool | None = None
         self._watchers: list[dict[Any, Any]] = []
 
     @property
@@ -60,6 +64,10 @@ class CollectionIndexes:
     def touch_everything(self) -> None:
         """Note that any document may have changed."""
         self._reload = True
+
+    def indexes_changed(self) -> None:
+        """Note that the collection's ordinary indexes may be others."""
+        self._expires = None
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[dict[Any, Any]]:
@@ -88,6 +96,24 @@ class CollectionIndexes:
                 del self._loaded[key]
                 raise
         return self._loaded[key]
+
+    async def forget_expired(self, ids: list[Any], reader: Reader) -> bool:
+        """Forget those of these documents that are gone, and tell whether any was.
+
+        A TTL index deletes behind our back. Without one nothing does, and nothing is asked.
+        """
+        if self._expires is None:
+            self._expires = await _has_ttl_index(self.namespace, reader)
+        if not self._expires:
+            return False
+        gone = {values.id_key(one): one for one in ids}
+        async for _, batch in self._look_up(ids, reader, projection={"_id": 1}):
+            for document in batch:
+                gone.pop(values.id_key(document["_id"]), None)
+        for one in gone.values():
+            for index in self._loaded.values():
+                index.remove(one)
+        return bool(gone)
 
     def has(self, index: SearchIndex) -> bool:
         """Tell whether an index is in memory."""
@@ -119,13 +145,26 @@ class CollectionIndexes:
 
     async def _reread(self, ids: list[Any], reader: Reader) -> None:
         indexes = list(self._loaded.values())
+        async for some, found in self._look_up(ids, reader):
+            await asyncio.to_thread(_replace, indexes, some, found)
+
+    async def _look_up(
+        self, ids: list[Any], reader: Reader, **options: Any
+    ) -> AsyncIterator[tuple[list[Any], list[RawBSONDocument]]]:
+        """Yield some of the ids and the documents that they name, until all were looked up."""
         for start in range(0, len(ids), REREAD_AT_ONCE):
             some = ids[start : start + REREAD_AT_ONCE]
             found: list[RawBSONDocument] = []
             condition = {"_id": {"$in": some}}
-            async for batch in reader.find(self.namespace, condition, REREAD_AT_ONCE):
+            async for batch in reader.find(self.namespace, condition, REREAD_AT_ONCE, **options):
                 found.extend(batch)
-            await asyncio.to_thread(_replace, indexes, some, found)
+            yield some, found
+
+
+async def _has_ttl_index(namespace: Namespace, reader: Reader) -> bool:
+    database, collection = namespace
+    reply = wire.decode(await reader.ask(database, {"listIndexes": collection}))
+    return any("expireAfterSeconds" in index for index in reply["cursor"]["firstBatch"])
 
 
 def _put(indexes: list[VectorIndex], documents: list[RawBSONDocument]) -> None:

@@ -67,6 +67,8 @@ class Dispatcher:
         elif name in writes.STRUCTURE:
             done = self._structure(name, wire.parse(data))
             await link.forward(data, Passing(header, on_reply=done))
+        elif name in writes.INDEXES and self._indexes.any_loaded:
+            await link.forward(data, Passing(header, on_reply=self._reindexed(name, data)))
         else:
             return False
         return True
@@ -124,6 +126,11 @@ class Dispatcher:
             link.later(_after(link, done))
         else:
             await link.forward(data, Passing(header, on_reply=done))
+
+    def _reindexed(self, name: str, data: bytes) -> Done:
+        body = wire.parse(data).body
+        collection = self._indexes.loaded((str(body.get("$db")), str(body.get(name))))
+        return lambda reply: collection.indexes_changed() if collection else None
 
     def _structure(self, name: str, message: Message) -> Done | None:
         """Return what to do once a change of collections or a transaction's end is answered."""

@@ -91,9 +91,12 @@ class Indexes:
             collection.keep_only(kept)
             self._note_loading(namespace, collection, named[0])
             index = await collection.ready(named[0], link)
-            return await asyncio.to_thread(
-                index.search, search.path, query, search.kind, chosen, search.limit
-            )
+            while True:
+                hits = await asyncio.to_thread(
+                    index.search, search.path, query, search.kind, chosen, search.limit
+                )
+                if not await collection.forget_expired([one for one, _ in hits], link):
+                    return hits
 
     def _note_loading(
         self, namespace: Namespace, collection: CollectionIndexes, index: SearchIndex

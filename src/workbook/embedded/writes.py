@@ -14,6 +14,7 @@ Roots = Callable[[Namespace], "set[str] | None"]
 DOCUMENTS = {"insert", "update", "delete", "findAndModify", "findandmodify", "bulkWrite"}
 STRUCTURE = {"drop", "dropDatabase", "renameCollection", "commitTransaction", "abortTransaction"}
 WHOLE = {"convertToCapped", "mapReduce"}
+INDEXES = {"createIndexes", "dropIndexes", "collMod"}
 
 
 @dataclass
