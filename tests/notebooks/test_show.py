@@ -202,6 +202,13 @@ def test_bars_say_their_values_in_words() -> None:
     assert drawn.alt == "One listing, in documents: without 20,000; with 12."
 
 
+def test_stacked_bars_say_their_sums_in_words() -> None:
+    rows = {"a": {"near": 0.25, "new": 0.5}, "b": {"near": 0.125, "new": 0.0}}
+    drawn = show.stacked(rows, title="Two recalls", unit="score")
+    assert drawn.png.startswith(b"\x89PNG")
+    assert drawn.alt == "Two recalls, in score: a 0.75; b 0.12."
+
+
 def test_two_results_side_by_side_keep_their_titles() -> None:
     pair = show.compare("I <cannot> know.", show.table([{"a": 1}]), ("without", "with"))
     assert "&lt;cannot&gt;" in pair._repr_html_()

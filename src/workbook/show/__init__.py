@@ -9,7 +9,7 @@ from workbook.show.compare import compare
 from workbook.show.documents import documents
 from workbook.show.hits import hits
 from workbook.show.maps import embedding_map, similarity_map
-from workbook.show.pictures import bars, picture
+from workbook.show.pictures import bars, picture, stacked
 from workbook.show.plans import plan, plans
 from workbook.show.progress import progress
 from workbook.show.scopes import tree
@@ -28,6 +28,7 @@ __all__ = [
     "plans",
     "progress",
     "similarity_map",
+    "stacked",
     "table",
     "tree",
     "versions",

@@ -12,7 +12,9 @@ from workbook.show.markup import literal
 
 # Okabe and Ito's palette, told apart in every common form of colour blindness.
 ORANGE, SKY, GREEN, BLUE, VERMILION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
-GREY = "#6E6E6E"
+YELLOW, GREY = "#F0E442", "#6E6E6E"
+# Light enough for black figures on them, and told apart without colour by their hatching.
+PARTS = [(SKY, ""), (ORANGE, "//"), (YELLOW, ".."), (GREEN, "xx")]
 
 
 class Picture:
@@ -68,18 +70,45 @@ def bars(values: Mapping[str, float], *, title: str, unit: str) -> Picture:
         title: What is compared.
         unit: What the axis counts, such as `"documents examined"`.
     """
-    figure = Figure(figsize=(7.5, 0.8 + 0.5 * len(values)))
-    axes = figure.subplots()
+    axes = _bar_axes(len(values), title, unit)
     names, numbers = list(values), list(values.values())
     drawn = axes.barh(names, numbers, color=BLUE)
     axes.bar_label(drawn, labels=[_count(number) for number in numbers], padding=4)
-    axes.invert_yaxis()
-    axes.set(title=title, xlabel=unit)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    plain(axes)
     axes.margins(x=0.15)
     said = "; ".join(f"{name} {_count(value)}" for name, value in values.items())
-    return picture(figure, f"{title}, in {unit}: {said}.")
+    return picture(axes.figure, f"{title}, in {unit}: {said}.")
+
+
+def stacked(rows: Mapping[str, Mapping[str, float]], *, title: str, unit: str) -> Picture:
+    """Draw sums as horizontal bars, each made of its parts, the first row at the top.
+
+    Args:
+        rows: The parts of each sum by name; every row has the same parts, four at most.
+        title: What is compared.
+        unit: What the axis counts, such as `"score"`.
+    """
+    axes = _bar_axes(len(rows), title, unit)
+    ends = [0.0] * len(rows)
+    for part, (colour, hatch) in zip(next(iter(rows.values())), PARTS, strict=False):
+        sizes = [row[part] for row in rows.values()]
+        look = {"color": colour, "hatch": hatch, "edgecolor": "white"}
+        drawn = axes.barh(list(rows), sizes, left=ends, label=part, **look)
+        written = [f"{size:.2f}" if size else "" for size in sizes]
+        for label in axes.bar_label(drawn, labels=written, label_type="center"):
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
+        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55 / len(rows)), ncols=4, frameon=False)
+    said = "; ".join(f"{name} {end:.2f}" for name, end in zip(rows, ends, strict=True))
+    return picture(axes.figure, f"{title}, in {unit}: {said}.")
+
+
+def _bar_axes(count: int, title: str, unit: str) -> Any:
+    axes = Figure(figsize=(7.5, 0.8 + 0.5 * count)).subplots()
+    axes.set(title=title, xlabel=unit)
+    axes.invert_yaxis()
+    plain(axes)
+    return axes
 
 
 def plain(axes: Any) -> None:
