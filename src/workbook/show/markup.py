@@ -24,4 +24,4 @@ def prose(text: str) -> str:
 
 def block(text: str) -> str:
     """Return a text of several lines as HTML that keeps them, in a fixed width."""
-    return f'<pre style="margin:0; padding:0">{escape(text, quote=False)}</pre>'
+    return f'<pre style="margin:0; padding:0.4em">{escape(text, quote=False)}</pre>'

@@ -98,8 +98,8 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, title: str, unit: str) -
         for label in axes.bar_label(drawn, labels=written, label_type="center"):
             label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})
         ends = [end + size for end, size in zip(ends, sizes, strict=True)]
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55 / len(rows)), ncols=4, frameon=False)
-    said = "; ".join(f"{name} {end:.2f}" for name, end in zip(rows, ends, strict=True))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.9 / len(rows)), ncols=4, frameon=False)
+    said = "; ".join(f"{name.rstrip('.')} {end:.2f}" for name, end in zip(rows, ends, strict=True))
     return picture(axes.figure, f"{title}, in {unit}: {said}.")
 
 

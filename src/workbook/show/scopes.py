@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import Any
 
 from pymongo.collection import Collection
+
+from workbook.show.markup import block
 
 
 class Tree:
@@ -21,7 +22,7 @@ class Tree:
         return "\n".join(self._lines("/", paths, "", ""))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self), quote=False)}</pre>"
+        return block(repr(self))
 
     def _lines(self, path: str, paths: set[str], own: str, below: str) -> Iterator[str]:
         yield f"{own}{path if path == '/' else path.rsplit('/', 1)[1]}  {self._says(path)}".rstrip()
