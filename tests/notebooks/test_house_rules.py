@@ -24,7 +24,7 @@ VERBS = {
     *("Remember", "Run", "Search", "See", "Send", "Ship", "Store", "Take", "Watch", "Write"),
 }
 FACTS = re.compile(
-    r"\*\d+ minutes · (beginner|intermediate|advanced) · comes after (nothing|\[.+\]\(.+\)) · "
+    r"\*\d+ minutes · (beginner|intermediate|advanced) · (comes first|comes after \[.+\]\(.+\)) · "
     r"no keys needed\*"
 )
 ORDER = [
