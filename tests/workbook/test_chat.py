@@ -6,19 +6,25 @@ import asyncio
 import io
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import openai_server
 import pytest
 from crewai import LLM
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from openai_server import serving
 from rich.console import Console
 
 from crewai_mongodb_memory import MongoDBStorageBackend
+from workbook import embedded
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
-from workbook.chat.session import LONGEST, Chat
+from workbook.chat.session import LONGEST, STOPPED, Chat
+from workbook.chat.widget import ChatBox
 from workbook.connect import Connection
 from workbook.embedder import LocalEmbedder
+from workbook.notebooks.run import tidy
 from workbook.scripted_llm import LABEL, ScriptedLLM
 
 JANUARY = "We begin in the third week of January."
@@ -269,26 +275,37 @@ def test_an_empty_line_is_nothing(chat: Chat) -> None:
 # What fails
 
 
-def test_a_database_that_is_gone_is_met_with_a_sentence(connection: Connection) -> None:
-    with MongoDBStorageBackend(
-        connection.uri, database_name=connection.backend.database.name
-    ) as backend:
-        lost = Connection(
-            connection.uri, backend, connection.embedder, connection.llm, connection.capabilities
-        )
-        chat = Chat(lost, "gone")
-    for line in ("I like tea.", "/remember I like tea.", "/recall tea", "/scope", "/history"):
+LINES = ("I like tea.", "/remember I like tea.", "/recall tea", "/scope", "/history", "/clear")
+
+
+def test_a_connection_that_was_closed_is_met_with_a_sentence(connection: Connection) -> None:
+    name = connection.backend.database.name
+    with MongoDBStorageBackend(connection.uri, database_name=name) as backend:
+        chat = Chat(replace(connection, backend=backend), "gone")
+    for line in LINES:
         assert "closed" in chat.answer(line).error
     assert "closed" in chat.greeting().error
+
+
+def test_a_database_that_stops_in_mid_chat_is_met_with_a_sentence(
+    connection: Connection, tmp_path: Path
+) -> None:
+    server = embedded.start(tmp_path)
+    try:
+        with MongoDBStorageBackend(server.uri, serverSelectionTimeoutMS=100) as backend:
+            chat = Chat(replace(connection, backend=backend))
+            chat.answer(JANUARY)
+            embedded.stop(tmp_path)
+            for line in LINES:
+                assert chat.answer(line).error == STOPPED
+    finally:
+        embedded.stop(tmp_path)
 
 
 def with_llm(connection: Connection, url: str, user: str) -> Chat:
     """Return a chat that speaks through CrewAI's OpenAI client."""
     llm = LLM(model="openai/local", base_url=url, api_key="none", max_retries=0)
-    made = connection.capabilities
-    return Chat(
-        Connection(connection.uri, connection.backend, connection.embedder, llm, made), user
-    )
+    return Chat(replace(connection, llm=llm), user)
 
 
 def test_it_talks_through_crewai_s_openai_client(connection: Connection, user: str) -> None:
@@ -357,3 +374,52 @@ def test_ctrl_c_while_the_concierge_thinks_ends_the_line_and_not_the_chat(
     shown = printed(chat, "wait", "/quit")
     assert "Interrupted" in shown
     assert "Everything is kept" in shown
+
+
+# In a notebook
+
+
+def test_the_widget_draws_what_was_said_and_the_page_without_a_kernel_too(
+    connection: Connection, user: str
+) -> None:
+    box = ChatBox(connection, user)
+    box.say(JANUARY)
+    box.say("/recall begin")
+    box.say("I like <b>tea</b> & $coffee$.")
+
+    bundle = box._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    drawn = box.children[0].children[0].value
+    assert bundle["text/html"] == drawn
+    for text in (drawn, bundle["text/plain"]):
+        assert LABEL in text
+        assert text.count(JANUARY) >= 3
+    assert "&lt;b&gt;tea&lt;/b&gt; &amp; <span>$</span>coffee" in drawn
+    assert f"{user}/facts" in drawn
+
+
+def test_typing_into_the_widget_sends_the_line_and_empties_it(
+    connection: Connection, user: str
+) -> None:
+    box = ChatBox(connection, user)
+    line, send = box.children[1].children
+
+    line.value = JANUARY
+    send.click()
+    line.value = "/forget January"
+    send.click()
+
+    assert line.value == ""
+    assert not line.disabled
+    assert line.placeholder == "yes or no"
+    line.value = "yes"
+    send.click()
+    assert contents(box.chat) == []
+
+
+def test_a_committed_page_holds_no_widget(connection: Connection, user: str) -> None:
+    bundle = ChatBox(connection, user)._repr_mimebundle_()
+    output = new_output("execute_result", data=bundle, execution_count=1)
+    notebook = tidy(new_notebook(cells=[new_code_cell("chat", outputs=[output])]))
+
+    assert set(notebook.cells[0].outputs[0].data) == {"text/html", "text/plain"}

@@ -11,6 +11,7 @@ from typing import TypeVar
 from crewai import Agent, Task
 from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory
+from pymongo.errors import ConnectionFailure
 
 from crewai_mongodb_memory import (
     ConversationMemory,
@@ -31,6 +32,10 @@ SHOWN_TURNS = 10
 RECALLED = 5
 SHORTEST_ID = 6  # characters of an id that name a memory
 CLOSE = 0.5  # cosine similarity; below it a memory is not what somebody wants to forget
+STOPPED = (
+    "The embedded database has stopped. Start the chat again, and it starts too; every memory and "
+    "turn that was stored is still there."
+)
 T = TypeVar("T")
 YES = frozenset({"y", "yes"})
 NO = frozenset({"", "n", "no"})
@@ -66,6 +71,7 @@ class Reply:
         kept: How many memories there are more than before.
         note: What else there is to know, a sentence.
         error: What went wrong and what to do, one sentence; `""` when nothing did.
+        is_list: Whether the text is laid out in columns, as by `/help`.
         asks: Whether the next line should be yes or no.
         ends: Whether the chat is over.
     """
@@ -78,6 +84,7 @@ class Reply:
     kept: int = 0
     note: str = ""
     error: str = ""
+    is_list: bool = False
     asks: bool = False
     ends: bool = False
 
@@ -126,7 +133,7 @@ class Chat:
         try:
             memories, turns = self._count(), self.transcript.count()
         except Exception as error:
-            return Reply(error=_sentence(error))
+            return Reply(error=self._sentence(error))
         if not memories and not turns:
             return Reply(f"Nothing is remembered of {self.user} yet. Tell me something.")
         return Reply(
@@ -153,7 +160,7 @@ class Chat:
                 )
             return self._does(parsed)
         except Exception as error:
-            return Reply(error=_sentence(error))
+            return Reply(error=self._sentence(error))
 
     def close(self) -> None:
         """Wait until the memories that CrewAI saves in the background are stored."""
@@ -174,7 +181,7 @@ class Chat:
             "history": self._show_history,
             "forget": self._forget,
             "clear": self._clear,
-            "help": lambda _: Reply(usage()),
+            "help": lambda _: Reply(usage(), is_list=True),
             "quit": lambda _: Reply(f"Everything is kept for {self.user}.", ends=True),
         }
         return does[line.command](line.text)
@@ -261,6 +268,14 @@ class Chat:
         self.transcript.clear()
         return Reply(f"{_many(count, 'turn')} of the transcript deleted; the memories stay.")
 
+    def _sentence(self, error: Exception) -> str:
+        if said := llm_failures.explain(error):
+            return said
+        is_embedded = self.connection.capabilities.database == "embedded"
+        if is_embedded and isinstance(error.__cause__, ConnectionFailure):
+            return STOPPED
+        return embedded.mask(_first_line(str(error)) or type(error).__name__)
+
     def _count(self) -> int:
         return self.connection.backend.count(self.scope)
 
@@ -326,11 +341,6 @@ def _apart(work: Callable[[], T]) -> T:
 
 def _many(count: int, one: str, more: str = "") -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
-
-
-def _sentence(error: Exception) -> str:
-    said = llm_failures.explain(error) or _first_line(str(error)) or type(error).__name__
-    return embedded.mask(said)
 
 
 def _first_line(text: str) -> str:

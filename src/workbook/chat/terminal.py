@@ -189,7 +189,7 @@ def parts(reply: Reply) -> Iterator[RenderableType]:
         yield Text(repr(reply.tree))
     if reply.speaker:
         yield Text(reply.text)
-        yield Text(_footer(reply), style="dim")
+        yield Text(footer(reply), style="dim")
     if reply.hits:
         yield _bars(reply.hits)
     if reply.text and not reply.speaker:
@@ -198,7 +198,8 @@ def parts(reply: Reply) -> Iterator[RenderableType]:
         yield Text(reply.note, style="yellow")
 
 
-def _footer(reply: Reply) -> str:
+def footer(reply: Reply) -> str:
+    """Return who speaks, and what was kept and recalled for it."""
     did = [f"kept {reply.kept}"] if reply.kept else []
     did += ["recalled:"] if reply.hits else []
     return " · ".join([reply.speaker, *did])

@@ -19,6 +19,7 @@ from workbook.notebooks.homes import environment, own_home
 CELL_TIMEOUT = 300  # seconds; longer than any wait for an index
 SETTINGS = {*keys.DATABASE, keys.EMBEDDER, keys.MODEL, keys.MODEL_BASE_URL}
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+WIDGET = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -90,8 +91,14 @@ def tidy(notebook: Any) -> Any:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = _joined(cell.outputs)
+            cell.outputs = [_lasting(output) for output in _joined(cell.outputs)]
     return notebook
+
+
+def _lasting(output: Any) -> Any:
+    """Drop a widget, which lives in its kernel; the HTML beside it is what a page shows."""
+    output.get("data", {}).pop(WIDGET, None)
+    return output
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
