@@ -1,4 +1,5 @@
 # make demo   set up on a fresh machine, then run the crew that remembers
+# make chat   talk to the concierge, who remembers what you tell it
 # make lab    open the notebooks
 # make test   every test, the notebooks included
 # make bench  what every call costs, beside other storages; SIZES=1000,10000,100000 for all of it
@@ -13,7 +14,7 @@ BENCH := .workbook/bench
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test lint notebooks badges cases bench clean
+.PHONY: help setup demo chat lab test lint notebooks badges cases bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -23,6 +24,9 @@ setup:
 
 demo: setup
 	@$(PY) -m workbook demo
+
+chat: setup
+	@$(PY) -m workbook chat
 
 lab: setup
 	@$(PY) -m workbook lab
@@ -48,7 +52,7 @@ bench: setup
 	@mkdir -p $(BENCH)
 	@SIZES=$(SIZES) $(PY) -m pytest tests/benchmarks/bench_methods.py -q --benchmark-quiet \
 		--benchmark-json=$(BENCH)/methods.json
-	@$(PY) tests/benchmarks/report.py $(BENCH)/methods.json $(BENCH)
+	@$(PY) tests/benchmarks/report.py $(BENCH) $(BENCH)/methods.json
 	@$(PY) tests/benchmarks/bench_embedded.py
 
 clean:

@@ -28,6 +28,7 @@ SCOPE = "/demo"
 MEMORY_SCOPE = f"{SCOPE}/memory"
 TEAM_SCOPE = f"{SCOPE}/team"
 SESSION_ID = "demo"
+RETRIES = 0  # of a task whose LLM failed: the LLM's own client has tried three times by then
 SHORTEST_EVIDENCE = 4  # words; a job title is no evidence
 
 REQUESTER = "Mara"
@@ -188,6 +189,7 @@ def concierge(connection: Connection) -> Agent:
             "exactly and completely, and you never add what they did not say."
         ),
         llm=connection.llm,
+        max_retry_limit=RETRIES,
     )
 
 
@@ -203,6 +205,7 @@ def analyst(connection: Connection) -> Agent:
         ),
         tools=[search_tool(connection)],
         llm=connection.llm,
+        max_retry_limit=RETRIES,
     )
 
 

@@ -55,7 +55,9 @@ class _Swallowed(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         cause = record.exc_info[1] if record.exc_info else None
-        said = llm_failures.explain(cause) if cause else None
+        logged = [cause, *(record.args if isinstance(record.args, tuple) else ())]
+        errors = [each for each in logged if isinstance(each, Exception)]
+        said = next(filter(None, map(llm_failures.explain, errors)), None)
         self._tell(Step("failure", "", said or str(cause or record.getMessage())))
 
 

@@ -17,7 +17,7 @@ from openai_server import serving
 from rich.console import Console
 
 from crewai_mongodb_memory import MongoDBStorageBackend
-from workbook import embedded
+from workbook import embedded, llm_failures
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
 from workbook.chat.session import LONGEST, STOPPED, Chat
@@ -327,6 +327,24 @@ def test_a_failing_key_is_a_sentence_and_no_turn(connection: Connection, user: s
 
     assert "refuses the key" in reply.error
     assert chat.transcript.count() == 0
+
+
+def test_a_model_that_refuses_tools_is_talked_to_in_writing_and_that_is_said(
+    connection: Connection, user: str
+) -> None:
+    with serving(openai_server.NO_TOOLS) as (url, _):
+        reply = with_llm(connection, url, user).answer("I like tea in the afternoon.")
+
+    assert reply.text
+    assert reply.note == llm_failures.IN_WRITING
+
+
+def test_remember_works_with_a_failing_key_and_says_so(connection: Connection, user: str) -> None:
+    with serving(openai_server.WRONG_KEY) as (url, _):
+        reply = with_llm(connection, url, user).answer("/remember I like tea.")
+
+    assert reply.kept == 1
+    assert "refuses the key" in reply.note
 
 
 # In the terminal

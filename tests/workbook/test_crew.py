@@ -217,3 +217,8 @@ def test_the_same_crew_runs_through_crewai_s_openai_client(
         "save_to_memory",
         "search_team",
     }
+    assert {
+        request["response_format"]["json_schema"]["name"]
+        for request in requests
+        if "response_format" in request
+    } >= {"ExtractedMemories", "MemoryAnalysis", "QueryAnalysis"}

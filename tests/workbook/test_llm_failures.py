@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import openai_server
 import pytest
 from crewai import LLM, Agent, Crew, Task
+from IPython.core.interactiveshell import InteractiveShell
 from openai_server import Refusal, serving
 
-from workbook import llm_failures, steps
+from workbook import demo_sessions, doctor, llm_failures, steps
+from workbook.connect import connect
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 NOWHERE = "http://127.0.0.1:1/v1"
@@ -108,3 +111,59 @@ def tool() -> object:
         return "Nothing was found."
 
     return search_shelf
+
+
+# Where it is said
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, mongodb_uri: str) -> Iterator[None]:
+    """Let `connect()` find a model whose key is refused."""
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    with serving(openai_server.WRONG_KEY) as (url, _):
+        monkeypatch.setenv("MODEL_BASE_URL", url)
+        yield
+
+
+@pytest.mark.usefixtures("refused")
+def test_the_demo_stops_with_the_sentence(
+    database_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo_sessions.main(1, database_name) == 1
+
+    shown = capsys.readouterr()
+    assert shown.err.startswith("The demo stopped: openai/local refuses the key")
+    assert shown.err.count("\n") == 1
+    assert KEY not in shown.out + shown.err
+
+
+@pytest.mark.usefixtures("refused")
+def test_the_doctor_finds_it(database_name: str) -> None:
+    with connect(database_name, quiet=True) as connection:
+        (speaks,) = [check for what, check in doctor.CHECKS if what == "LLM"]
+        found = doctor._tried("LLM", speaks, connection)
+
+    assert not found.works
+    assert found.seen.startswith("openai/local refuses the key: check OPENAI_API_KEY.")
+
+
+@pytest.mark.usefixtures("refused")
+def test_a_notebook_shows_the_sentence_and_no_traceback(
+    database_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = InteractiveShell.instance(colors="nocolor")
+    try:
+        shell.user_ns["name"] = database_name
+        shell.run_cell("from workbook.connect import connect; c = connect(name, quiet=True)")
+        failed = shell.run_cell("c.llm.call('Hello.')")
+        shown = capsys.readouterr().out
+        shell.run_cell("1 / 0")
+        other = capsys.readouterr().out
+    finally:
+        InteractiveShell.clear_instance()
+
+    assert not failed.success
+    assert shown.startswith("The language model failed. openai/local refuses the key")
+    assert shown.count("\n") == 1
+    assert "ZeroDivisionError" in other
+    assert "Traceback" in other

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import ipywidgets
@@ -22,6 +21,8 @@ from workbook.show.pictures import VERMILION
 WIDTH = 90  # characters of the plain text
 SAYS = "Tell something, ask something, or type /help"
 LOG = {"flex_flow": "column-reverse", "max_height": "26em", "overflow": "auto"}
+FRAME = {"max_width": "55em", "border": "1px solid #9e9e9e", "padding": "0.5em"}
+PARAGRAPH = "margin:0.3em 0; line-height:1.4"
 ASKS = "yes or no"
 
 
@@ -45,8 +46,7 @@ class ChatBox(ipywidgets.VBox):  # type: ignore[misc]
         self._send = ipywidgets.Button(description="Send", layout={"width": "6em"})
         # Laid out from its end, a box that overflows shows what was said last.
         log = ipywidgets.Box([self._shown], layout=LOG)
-        super().__init__([log, ipywidgets.HBox([self._line, self._send])])
-        self.layout.max_width = "50em"
+        super().__init__([log, ipywidgets.HBox([self._line, self._send])], layout=FRAME)
         self._send.on_click(self._typed)
         with warnings.catch_warnings():
             # What is recommended instead also sends a line that is left and not finished.
@@ -66,12 +66,8 @@ class ChatBox(ipywidgets.VBox):  # type: ignore[misc]
         line, self._line.value = self._line.value, ""
         if not line.strip():
             return
-        self._line.disabled = self._send.disabled = True
-        try:
-            self._draw(waiting=line)
-            self.say(line)
-        finally:
-            self._line.disabled = self._send.disabled = False
+        self._draw(waiting=line)
+        self.say(line)
 
     def _draw(self, waiting: str = "") -> None:
         said = [*self._said, (waiting, Reply("…"))] if waiting else self._said
@@ -112,14 +108,19 @@ def _exchange(line: str, reply: Reply) -> Iterator[str]:
 def _paragraph(text: str, element: str = "span") -> str:
     """Return a text as a paragraph whose lines stay lines where styles are taken away."""
     end = element.partition(" ")[0]
-    return f"<p><{element}>{literal(text).replace(chr(10), '<br>')}</{end}></p>"
+    lines = literal(text).replace("\n", "<br>")
+    return f'<p style="{PARAGRAPH}"><{element}>{lines}</{end}></p>'
 
 
 def _bars(found: Sequence[Found]) -> str:
-    if any(hit.scope for hit in found):
-        return show.hits(map(asdict, found))._repr_html_()
-    rows = [(f"{hit.score:.2f}", bar(hit.score), hit.content) for hit in found]
-    return show.table(rows, columns=("score", "", "recalled"))._repr_html_()
+    """Return memories as a table; where they lie and their ids only if that is known."""
+    columns = ("score", "", "memory", "scope", "id")
+    rows = [
+        (f"{hit.score:.2f}", bar(hit.score), hit.content, hit.scope, hit.id[: terminal.SHOWN_ID])
+        for hit in found
+    ]
+    known = 5 if any(hit.id for hit in found) else 3
+    return show.table([row[:known] for row in rows], columns[:known])._repr_html_()
 
 
 def _text(said: list[tuple[str, Reply]]) -> str:
