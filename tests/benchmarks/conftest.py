@@ -40,8 +40,13 @@ class Bench:
 def open_bench(uri: str, name: str, folder: Path, size: int) -> Iterator[Bench]:
     """Yield what is compared, loaded; delete it from the server afterwards."""
     meter = Meter()
-    with MongoDBStorageBackend(uri, database_name=name, event_listeners=[meter]) as backend:
+    settings: dict[str, Any] = {"database_name": name, "event_listeners": [meter]}
+    with (
+        MongoDBStorageBackend(uri, **settings) as backend,
+        MongoDBStorageBackend(uri, **settings, vectors_in_results=False) as lean,
+    ):
         baseline = stores.load_backend(backend, size)
+        lean.ensure_vector_index()
         peers = {
             peer: stores.load_peer(peer, folder / peer.lower(), size)
             for peer in (stores.LANCEDB, stores.QDRANT)
@@ -51,7 +56,7 @@ def open_bench(uri: str, name: str, folder: Path, size: int) -> Iterator[Bench]:
             size,
             meter,
             Server(backend.database, full_planner="WORKBOOK_TEST_MONGODB_URI" in os.environ),
-            {stores.OURS: backend, stores.BASELINE: baseline, **peers},
+            {stores.OURS: backend, stores.LEAN: lean, stores.BASELINE: baseline, **peers},
             {
                 stores.OURS: stores.Buckets(backend, turns),
                 stores.BASELINE: stores.OneDocument(backend, turns),
@@ -67,4 +72,5 @@ def bench(
 ) -> Iterator[Bench]:
     """Return what is compared at one of the sizes."""
     size = request.param
-    yield from open_bench(mongodb_uri, f"bench_{size}", tmp_path_factory.mktemp("peers"), size)
+    # The name has one length for all sizes, since it is part of every command's bytes.
+    yield from open_bench(mongodb_uri, f"bench_{size:07}", tmp_path_factory.mktemp("peers"), size)

@@ -5,6 +5,7 @@ Bytes are those of the BSON of commands and answers, without the 21 bytes of a m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,13 +28,14 @@ Command = dict[str, Any]
 
 @dataclass
 class Cost:
-    """What one call sent, got back and had the server examine."""
+    """What one call sent, got back and had the server examine; None where it does not say."""
 
     commands: list[Command] = field(default_factory=list)
     sent: int = 0
     received: int = 0
-    documents: int = 0
-    keys: int = 0
+    documents: int | None = None
+    keys: int | None = None
+    seconds: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -49,9 +51,11 @@ class Meter(CommandListener):
     @contextmanager
     def counting(self) -> Iterator[Cost]:
         self._cost = cost = Cost()
+        start = time.perf_counter()
         try:
             yield cost
         finally:
+            cost.seconds = time.perf_counter() - start
             self._cost = None
 
     def started(self, event: CommandStartedEvent) -> None:
@@ -75,11 +79,10 @@ def cost_of(
     with meter.counting() as cost:
         run()
     prepare()
-    for command in cost.commands:
-        for query in _queries(command):
-            examined = server.examined(query)
-            cost.documents += examined.documents
-            cost.keys += examined.keys
+    examined = [server.examined(q) for command in cost.commands for q in _queries(command)]
+    if examined:
+        cost.documents = sum(each.documents for each in examined)
+        cost.keys = sum(each.keys for each in examined)
     return cost
 
 
@@ -122,6 +125,8 @@ def _sum(read: list[Step], figure: str) -> int:
 def _queries(command: Command) -> Iterator[Command]:
     """Yield the reading part of a command in the form that `explain` takes."""
     name, collection = next(iter(command.items()))
+    if "$vectorSearch" in next(iter(command.get("pipeline", [])), {}):
+        return  # the search process examines, and counts nothing
     if name in {"find", "aggregate", "count"}:
         yield {key: value for key, value in command.items() if key not in ENVELOPE}
     elif name == "findAndModify":

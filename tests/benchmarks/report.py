@@ -1,6 +1,6 @@
 """Print what `bench_methods.py` measured as tables, and draw how the cost grows.
 
-Run: python tests/benchmarks/report.py RESULTS.json FOLDER_FOR_THE_PICTURES
+Run: python tests/benchmarks/report.py FOLDER_FOR_THE_PICTURES RESULTS.json [MORE.json ...]
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-OURS, BASELINE = "this backend", "baseline"
+OURS, LEAN, BASELINE = "this backend", "without vectors", "baseline"
 COUNTS = ("commands", "documents", "keys", "sent", "received")
 TITLES = {"memories": "Memories", "transcript": "Transcript (a tenth as many turns)"}
 NOTES = """\
-Counted once for each call: commands sent; documents and index keys examined, by explain(); bytes
-of the BSON of commands and answers. Growth reads from the smallest size to the largest. Time is a
-median, told only as a ratio within this run, on a machine that may do other work.
+Counted once for each call: commands; documents and index keys examined, by explain(); bytes of the
+BSON of commands and answers. Time is a median, told only as a ratio within this run, on a machine
+that may do other work. An arrow leads from the smallest size to the largest.
 
-On the embedded database two counts differ from MongoDB's. A sort with a limit reads all that the
-filter lets through (list_records, add_turn, recent_turns, count of turns), where MongoDB reads the
-index in order and stops at the limit. And a filter of two conditions is served by an index that
-explain() does not name, so each condition is explained alone and the one that reads least counted.
+"without vectors" is this backend with vectors_in_results=False. "baseline" is the straightforward
+way on the same collection: tests/benchmarks/baseline.py. LanceDB and Qdrant are CrewAI's storages,
+inside this process and without a server.
+
+Two counts are the embedded database's and not MongoDB's. A sort with a limit reads all that the
+filter lets through (list_records, and add_turn, recent_turns and count of a transcript); MongoDB
+stops at the limit where an index has the order. And explain() names no index for two conditions on
+one, though it is used; so each is explained alone, and the one that reads least is told.
 """
 
 Row = dict[str, Any]
@@ -68,7 +72,8 @@ def costs(results: Results, storage: str) -> Lines:
         counts = [_growth(results.of(call, storage, figure), _whole) for figure in COUNTS]
         times = results.of(call, storage, "time")
         growth = [time / times[0] if time and times[0] else None for time in times]
-        rows.append([call, *counts, _growth(growth, _short)])
+        if any(times):
+            rows.append([call, *counts, _growth(growth, _short)])
     return [
         ["call", *COUNTS[:1], "documents", "keys", "bytes sent", "bytes received", "time"],
         *rows,
@@ -140,17 +145,17 @@ def _whole(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
-def main(results_file: str, folder: str) -> None:
+def main(folder: str, *results_files: str) -> None:
     """Print the tables and write the pictures."""
-    measured = read(Path(results_file))
+    measured = [row for file in results_files for row in read(Path(file))]
     pictures = []
     for kind, title in TITLES.items():
         results = Results(measured, kind)
         sizes = ", ".join(f"{size:,}" for size in results.sizes)
-        for storage in (OURS, BASELINE):
+        for storage in [name for name in (OURS, LEAN, BASELINE) if name in results.storages]:
             print(f"\n## {title}: {storage}, at {sizes} memories\n")
             print(markdown(costs(results, storage)))
         print(f"\n## {title}: the time of the others, {OURS} = 1\n")

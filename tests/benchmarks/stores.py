@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from crewai_mongodb_memory import ConversationMemory, MongoDBStorageBackend, schema
 
-OURS, BASELINE, LANCEDB, QDRANT = "this backend", "baseline", "LanceDB", "Qdrant"
+OURS, LEAN, BASELINE = "this backend", "without vectors", "baseline"
+LANCEDB, QDRANT = "LanceDB", "Qdrant"
 MISSING = {QDRANT: "qdrant-edge-py is not installed: pip install -e '.[bench]'"}
 
 
