@@ -2,6 +2,7 @@
 # make chat   talk to the concierge, who remembers what you tell it
 # make lab    open the notebooks
 # make test   every test, the notebooks included
+# make looks  open every notebook in a browser, run it, and keep screenshots in looks/
 # make bench  what every call costs, beside other storages; SIZES=1000,10000,100000 for all of it
 #
 # Each target sets up .venv by itself when it is missing or requirements.txt has changed.
@@ -14,7 +15,7 @@ BENCH := .workbook/bench
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chat lab test lint notebooks badges cases bench clean
+.PHONY: help setup demo chat lab test lint notebooks looks badges cases bench clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -41,6 +42,9 @@ test: lint
 
 notebooks: setup
 	@$(PY) -m workbook.notebooks run
+
+looks: setup
+	@LOOKS=looks $(PY) -m pytest tests/notebooks/test_in_jupyterlab.py
 
 badges: setup
 	@$(PY) -m workbook.notebooks badges $(REPO)
