@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
-from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from workbook.show.hits import field, scored
-from workbook.show.pictures import BLUE, GREY, ORANGE, VERMILION, Picture, picture, plain
+from workbook.show.pictures import BLUE, GREY, ORANGE, VERMILION, Picture, blank, picture, plain
+
+if TYPE_CHECKING:
+    from matplotlib.transforms import Bbox
 
 Vectors = NDArray[np.float64]
 QUERY: dict[str, Any] = {
@@ -158,7 +158,7 @@ def _principal_plane(vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
 
 
 def _axes(title: str, horizontal: str, vertical: str) -> Any:
-    axes = Figure(figsize=(8.5, 6)).subplots()
+    axes = blank(8.5, 6)
     axes.set(title=title, xlabel=horizontal, ylabel=vertical)
     axes.margins(0.14, 0.12)
     plain(axes)
@@ -187,6 +187,8 @@ def _draw_groups(axes: Any, at: Vectors, points: list[Point]) -> None:
 
 def _write_names(axes: Any, points: list[Point], at: Vectors, marks: Vectors) -> None:
     """Write each name beside its point, hits first, where it covers least of what is there."""
+    from matplotlib.transforms import Bbox
+
     axes.autoscale_view()  # pixels are known only once the limits are
     taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in axes.transData.transform(marks)]
     order = sorted(range(len(points)), key=lambda n: (points[n].rank is None, points[n].rank))
@@ -206,6 +208,8 @@ def _leaves(box: Bbox, axes: Bbox) -> int:
 
 
 def _name(axes: Any, point: Point, place: Vectors, side: str, offset: tuple[int, int]) -> Any:
+    from matplotlib.patheffects import withStroke
+
     text = f"{point.rank}. {point.name}" if point.rank else point.name
     look = {"color": "black", "fontweight": "bold"} if point.rank else {"color": GREY}
     note = axes.annotate(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from workbook.show.markup import literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart in every common form of colour blindness.
 ORANGE, SKY, GREEN, BLUE, VERMILION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
@@ -40,6 +41,13 @@ class Picture:
             "text/plain": self.alt,
         }
         display(caption, raw=True)  # type: ignore[no-untyped-call]
+
+
+def blank(width: float, height: float) -> Any:
+    """Return the axes of a new figure. Only what draws imports matplotlib, which takes a while."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height)).subplots()
 
 
 def picture(figure: Figure, alt: str) -> Picture:
@@ -104,7 +112,7 @@ def stacked(rows: Mapping[str, Mapping[str, float]], *, title: str, unit: str) -
 
 
 def _bar_axes(count: int, title: str, unit: str) -> Any:
-    axes = Figure(figsize=(7.5, 0.8 + 0.5 * count)).subplots()
+    axes = blank(7.5, 0.8 + 0.5 * count)
     axes.set(title=title, xlabel=unit)
     axes.invert_yaxis()
     plain(axes)
