@@ -144,7 +144,7 @@ class ConversationMemory:
     def turns(self) -> list[Turn]:
         """Return the whole transcript, the oldest turn first."""
         with self._backend.connection.explained():
-            buckets = self.collection.find(self._session, {"turns": 1}).sort("bucket_seq", 1)
+            buckets = self.collection.find(self._session).sort("bucket_seq", 1)
             return [_to_turn(turn) for bucket in buckets for turn in bucket["turns"]]
 
     def recent_turns(self, n: int | None = None) -> list[Turn]:
