@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
         crewai_mongodb_memory.MemoryConnectionError: When the connection string is malformed, or
             its server is unreachable (after 10 seconds at most) or refuses the credentials.
     """
-    uri = database_uri()
+    uri = _uri_while_importing()
     backend = _backend(uri, database_name or _database_in(uri) or DATABASE)
     embedder, llm = _embedder(), _llm()
     hide_panels()
@@ -119,6 +120,16 @@ def database_uri() -> str:
         workbook.embedded.EmbeddedError: When the embedded database cannot be started.
     """
     return named_uri() or embedded.start().uri
+
+
+def _uri_while_importing() -> str:
+    """Return what `database_uri` does; CrewAI is imported while an embedded database starts."""
+    with ThreadPoolExecutor(1) as background:
+        # Colab gives out its secrets on the main thread alone: look there for a named one.
+        starting = None if named_uri() else background.submit(embedded.start)
+        import crewai_mongodb_memory  # noqa: F401 - takes seconds
+
+        return starting.result().uri if starting else database_uri()
 
 
 def _database_in(uri: str) -> str:
