@@ -39,7 +39,7 @@ class StraightforwardStorage:
 
     def search(
         self, query: list[float], scope: str = "/", categories: list[str] | None = None
-    ) -> list[MemoryRecord]:
+    ) -> list[tuple[MemoryRecord, float]]:
         """Search everything and filter the hits afterwards."""
         wanted = 100 if categories else 10
         stage = {
@@ -49,11 +49,10 @@ class StraightforwardStorage:
             "numCandidates": 200,
             "limit": wanted,
         }
-        found = [schema.to_record(d) for d in self.memories.aggregate([{"$vectorSearch": stage}])]
-        if not categories:
-            return found
-        fits = [r for r in found if r.scope.startswith(scope) and set(categories) & {*r.categories}]
-        return fits[:10]
+        score = {"$set": {"score": {"$meta": "vectorSearchScore"}}}
+        hits = self.memories.aggregate([{"$vectorSearch": stage}, score])
+        found = [(schema.to_record(hit), hit["score"]) for hit in hits]
+        return [(r, s) for r, s in found if _fits(r, scope, categories)][:10]
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
         found = self.memories.find_one({"_id": record_id})
@@ -133,6 +132,11 @@ class StraightforwardTranscript:
 
     def clear(self) -> None:
         self.sessions.delete_one(self._session)
+
+
+def _fits(record: MemoryRecord, scope: str, categories: list[str] | None) -> bool:
+    inside = f"{record.scope}/".startswith(f"{scope.rstrip('/')}/")
+    return inside and (not categories or bool(set(categories) & {*record.categories}))
 
 
 def _below(scope: str) -> dict[str, Any]:
