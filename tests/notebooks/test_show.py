@@ -27,10 +27,12 @@ def test_a_table_keeps_counts_whole_and_leaves_gaps_empty() -> None:
     assert frame["keys"][0] == 20_000
 
 
-def test_a_table_writes_whole_numbers_whole_and_scores_with_decimals() -> None:
-    html = show.table([("a", 16.0, 1.0, 3.0), ("b", 1_311.0, 0.5, 1.1007)])._repr_html_()
+def test_a_table_writes_whole_numbers_whole_and_scores_alike() -> None:
+    rows = [("a", 16.0, 1.0, 3.0, 0.8), ("b", 1_311.0, 0.4567, 1.1007, None)]
+    html = show.table(rows)._repr_html_()
     cells = re.findall(r"<td[^>]*>([^<]*)<", html)
-    assert cells == ["a", "16", "1.000", "3", "b", "1,311", "0.500", "1.101"]
+    assert cells[:5] == ["a", "16", "1.000", "3", "0.8"]
+    assert cells[5:] == ["b", "1,311", "0.457", "1.101", ""]
 
 
 def test_a_table_sets_in_code_what_stands_in_backticks() -> None:

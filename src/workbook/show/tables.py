@@ -84,12 +84,19 @@ def _cells(tag: str, values: Iterable[Any], styles: Sequence[str]) -> str:
 
 
 def _texts(column: Any) -> list[str]:
-    """Write a column's cells: scores and shares with three decimals, other whole numbers whole."""
-    share = _is_numeric(column) and bool(column.abs().max() <= 1)
-    return [_text(value, whole=not share) for value in column]
+    """Write a column's cells: scores and shares all with as many decimals as one of them needs."""
+    if not pd.api.types.is_float_dtype(column) or column.abs().max() > 1:
+        return [_text(value) for value in column]
+    places = max((_places(value) for value in column if not _is_missing(value)), default=1)
+    return ["" if _is_missing(value) else f"{value:.{places}f}" for value in column]
 
 
-def _text(value: Any, *, whole: bool = True) -> str:
+def _places(value: float) -> int:
+    """Return how many decimals of three a number needs, at least one."""
+    return max(1, len(f"{value:.3f}".rstrip("0").partition(".")[2]))
+
+
+def _text(value: Any) -> str:
     if isinstance(value, (list, tuple, set)):
         return ", ".join(map(_text, value))
     if isinstance(value, Mapping):
@@ -100,6 +107,6 @@ def _text(value: Any, *, whole: bool = True) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
-    if isinstance(value, float) and not (whole and value.is_integer()):
+    if isinstance(value, float) and not value.is_integer():
         return f"{value:,.3f}"
     return f"{int(value):,}" if isinstance(value, (float, Integral)) else str(value)
