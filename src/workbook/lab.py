@@ -8,6 +8,9 @@ import sys
 
 from workbook import paths
 
+# JupyterLab would ask the package index at each start whether there is a newer one.
+QUIET = "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
+
 
 def main(argv: list[str]) -> int:
     """Open JupyterLab on the notebooks folder; `argv` is passed on to it.
@@ -19,4 +22,4 @@ def main(argv: list[str]) -> int:
         print("JupyterLab is missing here: pip install -r requirements.txt", file=sys.stderr)
         return 1
     start = paths.NOTEBOOKS / "00_start_here.ipynb"
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(start), *argv])
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(start), QUIET, *argv])
