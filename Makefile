@@ -54,7 +54,8 @@ cases: setup
 
 bench: setup
 	@mkdir -p $(BENCH)
-	@SIZES=$(SIZES) $(PY) -m pytest tests/benchmarks/bench_methods.py -q --benchmark-quiet \
+	@SIZES=$(SIZES) $(PY) -m pytest tests/benchmarks/bench_methods.py -q -s --benchmark-quiet \
+		-o tmp_path_retention_policy=none \
 		--benchmark-json=$(BENCH)/methods.json
 	@$(PY) tests/benchmarks/report.py $(BENCH) $(BENCH)/methods.json
 	@$(PY) tests/benchmarks/bench_embedded.py
