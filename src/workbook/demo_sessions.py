@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from crewai import CrewOutput
@@ -17,6 +16,7 @@ from workbook import crew, demo, llm_failures, steps
 from workbook.connect import ConnectError, Connection, connect
 from workbook.corpus import CorpusError
 from workbook.embedded import EmbeddedError
+from workbook.quiet import hidden_logs
 from workbook.scripted_llm import LABEL, ScriptedLLM
 from workbook.scripted_llm.prompt import Hit, hits
 
@@ -34,13 +34,9 @@ def main(session: int, database: str) -> int:
         session: 1 or 2.
         database: The database to work in.
     """
-    # Every failure that is logged ends the session here, and is told in one sentence.
-    for name in ("", "crewai", "crewai_mongodb_memory"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-        logging.getLogger(name).propagate = False
     screen = demo.console()
     try:
-        with connect(database, quiet=True) as connection:
+        with hidden_logs(), connect(database, quiet=True) as connection:
             asyncio.run(SESSIONS[session](connection, screen))
     except Exception as error:
         return demo.stop(f"{_sentence(error)} Run it again when that is solved.")

@@ -28,8 +28,11 @@ TOO_LONG = re.compile(r"(?i)context.?length|too many tokens|maximum context")
 NO_CREDIT = re.compile(r"(?i)insufficient_quota|credit|billing|exceeded your current quota")
 NO_ANSWER = re.compile(r"(?i)^invalid response from llm call")
 LONGEST_QUOTE = 200  # characters
-# What CrewAI's OpenAI client logs, with its attempts, before it raises the same.
-LOGGED_TWICE = re.compile(r"API call failed|Error executing listener|Failed to connect to")
+# What CrewAI logs at every attempt, before it raises the same; and about a model it cannot count.
+NO_NEWS = re.compile(
+    r"API call failed|Error executing listener|Failed to connect to|approximate input token count"
+)
+LOGGERS = ("", "crewai.flow.runtime", "crewai.llms.base_llm")
 
 
 def explain(error: BaseException) -> str | None:
@@ -143,7 +146,7 @@ def shorten_tracebacks() -> None:
     if shell is None:
         return
     shell.set_custom_exc((Exception,), _show)
-    for name in ("", "crewai.flow.runtime"):
+    for name in LOGGERS:
         logging.getLogger(name).addFilter(_is_news)
 
 
@@ -156,4 +159,4 @@ def _show(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: A
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not LOGGED_TWICE.search(record.getMessage())
+    return not NO_NEWS.search(record.getMessage())

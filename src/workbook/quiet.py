@@ -1,6 +1,9 @@
 """Keep CrewAI silent and on this machine."""
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from workbook import paths
 
@@ -40,3 +43,24 @@ def hide_panels() -> None:
     unpaired = event_context._default_config
     unpaired.mismatch_behavior = event_context.MismatchBehavior.SILENT
     unpaired.empty_pop_behavior = event_context.MismatchBehavior.SILENT
+
+
+@contextmanager
+def hidden_logs() -> Iterator[None]:
+    """Keep CrewAI's and the backend's log lines off the screen within the block.
+
+    For a command that tells every failure itself, in one sentence. CrewAI's LLM clients log to
+    the root logger.
+    """
+    silent = logging.NullHandler()
+    loggers = [logging.getLogger(name) for name in ("", "crewai", "crewai_mongodb_memory")]
+    before = [logger.propagate for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(silent)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagates in zip(loggers, before, strict=True):
+            logger.removeHandler(silent)
+            logger.propagate = propagates

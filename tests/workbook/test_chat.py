@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rich.console import Console
 
 from crewai_mongodb_memory import MongoDBStorageBackend
 from workbook import embedded, llm_failures
+from workbook.__main__ import main
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
 from workbook.chat.session import LONGEST, STOPPED, Chat
@@ -178,6 +179,7 @@ def test_history_shows_the_last_turns(chat: Chat) -> None:
 
     assert [turn.turn for turn in chat.answer("/history 2").turns] == [5, 6]
     assert len(chat.answer("/history").turns) == 6
+    assert len(chat.answer(f"/history {10**30}").turns) == 6
     for wrong in ("0", "-1", "many", "²"):
         assert "number of turns" in chat.answer(f"/history {wrong}").error
 
@@ -441,3 +443,72 @@ def test_a_committed_page_holds_no_widget(connection: Connection, user: str) -> 
     notebook = tidy(new_notebook(cells=[new_code_cell("chat", outputs=[output])]))
 
     assert set(notebook.cells[0].outputs[0].data) == {"text/html", "text/plain"}
+
+
+# From the command line
+
+
+@pytest.fixture
+def at_prompt(
+    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that pipes text into `python -m workbook chat`."""
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+
+    def run(piped: bytes, *options: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(piped), "utf-8"))
+        code = main(["chat", *options])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def test_piped_lines_are_answered_and_the_next_run_goes_on(
+    at_prompt: Callable[..., tuple[int, str, str]], database_name: str
+) -> None:
+    options = ("--user", "Zoë/1", "--database", database_name)
+    first = at_prompt(f"{JANUARY}\n\n\xff\n/nope".encode("latin-1"), *options)
+    code, out, err = at_prompt(b"When do we begin?\n/quit\nnot read\n", *options)
+
+    assert first[0] == code == 0
+    assert "There is no command /nope" in first[1]
+    assert "Welcome back, Zoë/1: 1 memory and" in out
+    assert f"- {JANUARY}" in out
+    assert "not read" not in out
+    assert first[2] == err == ""
+
+
+def test_nothing_piped_is_a_chat_without_words(
+    at_prompt: Callable[..., tuple[int, str, str]], database_name: str
+) -> None:
+    assert at_prompt(b"", "--database", database_name)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("MODEL", "openai/gpt-4o-mini", "needs OPENAI_API_KEY"),
+        ("MONGODB_URI", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "Cannot reach"),
+    ],
+)
+def test_a_chat_that_cannot_begin_says_why(
+    at_prompt: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    code, _, err = at_prompt(b"Hello\n")
+    assert code == 1
+    assert err.startswith("The chat stopped: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_user_without_a_name_is_refused(at_prompt: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, err = at_prompt(b"Hello\n", "--user", "")
+    assert code == 1
+    assert "empty" in err

@@ -18,7 +18,7 @@ from crewai.utilities.agent_utils import convert_tools_to_openai_schema
 from crewai.utilities.i18n import I18N_DEFAULT
 from pydantic import BaseModel
 
-from workbook.scripted_llm import ScriptedLLM, language, prompt
+from workbook.scripted_llm import ScriptedLLM, agent_rules, language, prompt
 from workbook.scripted_llm.structured import CannotFillError
 
 TELLING = """Ines writes:
@@ -63,7 +63,7 @@ def llm() -> ScriptedLLM:
 def task(text: str, *, context: str = "", memories: str = "") -> list[dict[str, Any]]:
     """Return the messages that CrewAI sends at the start of a task."""
     body = f"\nCurrent Task: {text}"
-    body += I18N_DEFAULT.slice("expected_output").format(expected_output="An answer.")
+    body += "\n" + I18N_DEFAULT.slice("expected_output").format(expected_output="An answer.")
     if context:
         body = I18N_DEFAULT.slice("task_with_context").format(task=body, context=context)
     if memories:
@@ -91,6 +91,40 @@ def called(reply: Any) -> tuple[str, dict[str, Any]]:
     return call["function"]["name"], json.loads(call["function"]["arguments"])
 
 
+# As people type
+
+
+@pytest.mark.parametrize(
+    ("sentence", "asks"),
+    [
+        ("When do we begin?", True),
+        ("when do we begin", True),
+        ("do I like tea", True),
+        ("When we begin, I am there.", False),
+        ("We begin when you say.", False),
+    ],
+)
+def test_a_question_begins_like_one_or_ends_like_one(sentence: str, asks: bool) -> None:
+    assert language.is_question(sentence) is asks
+
+
+def test_small_talk_saves_and_searches_nothing(llm: ScriptedLLM) -> None:
+    reply = llm.call(task("> Hello there!"), tools=MEMORY_TOOLS)
+
+    assert reply == agent_rules.INTRODUCTION
+
+
+def test_a_short_reply_holds_only_what_comes_near_the_best(llm: ScriptedLLM) -> None:
+    memories = (
+        "- (score=0.71) I prefer trains.\n- (score=0.65) I like maps.\n- (score=0.41) It rains."
+    )
+    asked = task("> How do I travel?", memories=memories)
+    brief = json.loads(json.dumps(asked).replace("An answer.", "A short answer."))
+
+    assert llm.call(asked).count("\n- ") == 3
+    assert llm.call(brief).endswith("\n- I prefer trains.\n- I like maps.")
+
+
 # Tools
 
 
@@ -116,6 +150,10 @@ def test_what_a_person_tells_is_saved_at_once_and_once(llm: ScriptedLLM) -> None
             "> One fact here.\n> Two\n> lines are one.",
             ["One fact here.", "Two lines are one."],
         ),
+        ("> Please remember that the vault opens at nine.", ["the vault opens at nine."]),
+        ("> who has the key to the vault", []),
+        ("> Thanks, that is all!", []),
+        ("> What matters is the vault.", ["What matters is the vault."]),
     ],
 )
 def test_facts_are_quoted_or_first_person_or_to_be_remembered(text: str, facts: list[str]) -> None:

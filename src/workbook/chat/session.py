@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Thread
 from typing import TypeVar
 
-from crewai import Agent, Task
+from crewai import Agent, CrewOutput, Task
 from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory
 from pymongo.errors import ConnectionFailure
@@ -29,6 +29,8 @@ SCOPE = "/chat"
 LONGEST = 10_000  # characters of one line
 TOLD_TURNS = 8  # turns that the concierge is told
 SHOWN_TURNS = 10
+SHOWN_TEXT = 200  # characters of a memory
+MOST_TURNS = 1_000
 RECALLED = 5
 SHORTEST_ID = 6  # characters of an id that name a memory
 CLOSE = 0.5  # cosine similarity; below it a memory is not what somebody wants to forget
@@ -46,7 +48,7 @@ class Found:
     """A memory that a search found.
 
     Attributes:
-        content: Its text.
+        content: Its text, cut after 200 characters.
         score: From 0 to 1.
         scope: Where it lies; `""` where CrewAI told an agent no more than text and score.
         id: Its id, `""` likewise.
@@ -195,10 +197,11 @@ class Chat:
         seen: list[steps.Step] = []
         with steps.listening(seen.append):
             made = crew.build_crew([task(agent, words)], self.memory)
-            output = _apart(lambda: asyncio.run(crew.run(made)))
+            output = _apart(made.kickoff)
             self.memory.drain_writes()
         if failure := _failure(seen):
             return Reply(error=failure)
+        assert isinstance(output, CrewOutput)  # a stream only with Crew(stream=True)
         self.transcript.add_exchange(words, output.raw)
         return Reply(
             output.raw,
@@ -235,7 +238,7 @@ class Chat:
     def _show_history(self, text: str) -> Reply:
         if text and not (text.isdecimal() and int(text)):
             return Reply(error=f"/history takes a number of turns, and {text!r} is none.")
-        turns = self.transcript.recent_turns(int(text or SHOWN_TURNS))
+        turns = self.transcript.recent_turns(min(int(text or SHOWN_TURNS), MOST_TURNS))
         return Reply(turns=tuple(turns)) if turns else Reply("Nothing was said yet.")
 
     def _forget(self, text: str) -> Reply:
@@ -311,12 +314,17 @@ def task(agent: Agent, words: str) -> Task:
 
 
 def _recalled(seen: Iterable[steps.Step]) -> tuple[Found, ...]:
-    """Return what an agent's searches found; without any, what CrewAI put into the prompt."""
+    """Return what an agent's searches found; without any, what CrewAI put into the prompt.
+
+    For what was only saved nothing was needed.
+    """
     seen = list(seen)
+    if {step.name for step in seen} & {"search_memory", "save_to_memory"} == {"save_to_memory"}:
+        return ()
     searches = [step.text for step in seen if step.name == "search_memory"]
     prompted = [step.text.partition("\n")[2] for step in seen if step.kind == "prompted"]
     found = {
-        hit.text: Found(hit.text, hit.score)
+        hit.text: Found(_short(hit.text), hit.score)
         for text in searches or prompted
         for hit in hits_in(text)
         if hit.score is not None
@@ -330,13 +338,29 @@ def _failure(seen: Iterable[steps.Step]) -> str:
 
 
 def _found(record: MemoryRecord, score: float) -> Found:
-    return Found(record.content, score, record.scope, record.id)
+    return Found(_short(record.content), score, record.scope, record.id)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]} …"
 
 
 def _apart(work: Callable[[], T]) -> T:
-    """Run on a thread of its own: CrewAI refuses to run where an event loop does, as in Jupyter."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(work).result()
+    """Run on a thread of its own and return what it returns.
+
+    CrewAI refuses to run on a thread with an event loop, which Jupyter's is. The thread is one
+    that Ctrl-C leaves behind: a language model may take minutes, and cannot be told to stop.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return done.result()
 
 
 def _many(count: int, one: str, more: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from workbook import paths
 from workbook.chat.commands import COMMANDS
+from workbook.quiet import hidden_logs
 from workbook.show.hits import bar
 
 if TYPE_CHECKING:
@@ -46,11 +46,17 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     screen = Console(highlight=False)
     screen.width = max(NARROWEST, min(screen.width, WIDEST))
+    with hidden_logs():
+        try:
+            return _run(options, screen)
+        except KeyboardInterrupt:  # before the first prompt, or after the last
+            return 130
+
+
+def _run(options: argparse.Namespace, screen: Console) -> int:
     try:
         with screen.status("Waking the concierge ..."):
             connection, chat = _open(options)
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:
         return _stop(error)
     with connection:
@@ -71,10 +77,6 @@ def _open(options: argparse.Namespace) -> tuple[Connection, Chat]:
     from workbook.chat.session import Chat
     from workbook.connect import connect
 
-    # Whatever is logged there is told in a reply, in one sentence.
-    for name in ("", "crewai", "crewai_mongodb_memory"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-        logging.getLogger(name).propagate = False
     connection = connect(options.database, quiet=True)
     return connection, Chat(connection, options.user, options.session)
 

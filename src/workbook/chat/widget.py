@@ -116,7 +116,13 @@ def _bars(found: Sequence[Found]) -> str:
     """Return memories as a table; where they lie and their ids only if that is known."""
     columns = ("score", "", "memory", "scope", "id")
     rows = [
-        (f"{hit.score:.2f}", bar(hit.score), hit.content, hit.scope, hit.id[: terminal.SHOWN_ID])
+        (
+            f"{hit.score:.2f}",
+            bar(hit.score, terminal.BAR),
+            hit.content,
+            hit.scope,
+            hit.id[: terminal.SHOWN_ID],
+        )
         for hit in found
     ]
     known = 5 if any(hit.id for hit in found) else 3

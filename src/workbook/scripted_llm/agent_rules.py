@@ -1,7 +1,9 @@
 """How the scripted LLM acts as an agent: two rules for calling tools, four for answering.
 
 Tools: what a person tells is saved, once; then every search tool is asked, memory first, with the
-question and what is known by then. Answers: only words that the task, a tool or memory gave.
+question and what is known by then. Answers: only words that the task, a tool or memory gave; of
+memory all that was recalled, or where a short answer is expected, what comes near the best score.
+Small talk is answered with one fixed line.
 """
 
 from __future__ import annotations
