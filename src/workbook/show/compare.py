@@ -44,5 +44,4 @@ def _plain(side: Any) -> str:
 def _html(side: Any) -> str:
     if hasattr(side, "_repr_html_"):
         return str(side._repr_html_())
-    paragraphs = _plain(side).split("\n\n")
-    return "".join(f"<p>{literal(text).replace(chr(10), '<br>')}</p>" for text in paragraphs)
+    return literal(_plain(side)).replace("\n", "<br>")
