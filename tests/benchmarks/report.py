@@ -13,6 +13,8 @@ from typing import Any
 
 OURS, LEAN, BASELINE = "this backend", "without vectors", "baseline"
 COUNTS = ("commands", "documents", "keys", "sent", "received")
+FIGURES = {"time": "time", "received": "bytes received", "documents": "documents examined"}
+LOOKS = ["oC0-", "sC1--", "^C2-.", "vC3:", "DC4-"]  # of the storages, told apart without colour
 TITLES = {"memories": "Memories", "transcript": "Transcript (a tenth as many turns)"}
 NOTES = """\
 Counted once for each call: commands; documents and index keys examined, by explain(); bytes of the
@@ -120,10 +122,10 @@ def draw(results: Results, figure: str, title: str, path: Path) -> None:
     )
     for call, panel in zip(results.calls, panels.flat, strict=False):
         unit = results.of(call, OURS, figure)[0] or 1
-        for storage in results.storages:
+        for storage, look in zip(results.storages, LOOKS, strict=False):
             values = [v / unit if v else None for v in results.of(call, storage, figure)]
             if any(values):
-                panel.plot(results.sizes, values, "o-", label=storage)
+                panel.plot(results.sizes, values, look, label=storage)
         panel.set(title=call, xscale="log", yscale="log")
     for panel in panels.flat[len(results.calls) :]:
         panel.axis("off")
@@ -160,9 +162,9 @@ def main(folder: str, *results_files: str) -> None:
             print(markdown(costs(results, storage)))
         print(f"\n## {title}: the time of the others, {OURS} = 1\n")
         print(markdown(comparison(results)))
-        for figure in ("time", "received", "documents"):
+        for figure, name in FIGURES.items():
             path = Path(folder) / f"{kind}-{figure}.png"
-            draw(results, figure, f"{title}: {figure}, {OURS} at the smallest size = 1", path)
+            draw(results, figure, f"{title}: {name}, {OURS} at the smallest size = 1", path)
             pictures.append(path.name)
     print(f"\n{NOTES}\nPictures in {folder}: {', '.join(pictures)}")
 
