@@ -8,14 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from server import chosen_uri, keep_chosen
 
-# Keys in the environment must not turn an offline test into an online one; only the database may
-# be chosen from outside: `make test MONGODB_URI=...` runs the same tests against it.
-# It moves to a name of its own, which the workers of a parallel run inherit.
-KEPT = "WORKBOOK_TEST_MONGODB_URI"
-if named := os.environ.pop("MONGODB_URI", None) or os.environ.pop("ATLAS_URI", None):
-    os.environ[KEPT] = named
-CHOSEN_URI = os.environ.get(KEPT)
+keep_chosen()
 for name in ("VOYAGE_API_KEY", "OPENAI_API_KEY", "MODEL"):
     os.environ.pop(name, None)
 
@@ -25,8 +20,8 @@ import workbook  # noqa: E402, F401 - silences CrewAI before anything imports it
 @pytest.fixture(scope="session")
 def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return a connection string: the server named from outside, else an embedded one."""
-    if CHOSEN_URI:
-        yield CHOSEN_URI
+    if chosen := chosen_uri():
+        yield chosen
         return
     from workbook import embedded
 

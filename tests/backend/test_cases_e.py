@@ -88,8 +88,8 @@ def test_E8_a_failure_to_read_is_raised(
     def refuse(*_: Any, **__: Any) -> Any:
         raise failure(8, "the disk is gone")
 
-    monkeypatch.setattr(Collection, "find", refuse)
-    monkeypatch.setattr(Collection, "find_one", refuse)
+    for read in ("find", "find_one", "aggregate"):
+        monkeypatch.setattr(Collection, read, refuse)
     with pytest.raises(OperationFailure, match="the disk is gone"):
         getattr(memory, call)()
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from server import in_database
 
 from crewai_mongodb_memory import MemoryConnectionError
 from workbook import keys
@@ -98,9 +99,7 @@ def test_atlas_uri_is_read_when_mongodb_uri_is_not_set(
 def test_the_connection_string_may_name_the_database(
     monkeypatch: pytest.MonkeyPatch, mongodb_uri: str
 ) -> None:
-    address, _, options = mongodb_uri.partition("/?")
-    own = f"{address}/workshop_alex?{options}"
-    monkeypatch.setenv("MONGODB_URI", own)
+    monkeypatch.setenv("MONGODB_URI", in_database(mongodb_uri, "workshop_alex"))
     with connect(quiet=True) as connection, connect("other", quiet=True) as other:
         assert connection.backend.database.name == "workshop_alex"
         assert other.backend.database.name == "other"
