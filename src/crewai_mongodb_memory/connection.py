@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from pymongo import MongoClient
 from pymongo.driver_info import DriverInfo
@@ -136,6 +137,12 @@ class Connection:
             "options, that this machine can resolve the name, and that special characters in the "
             f"user name and password are percent-encoded (urllib.parse.quote_plus){detail}"
         )
+
+
+def named_database(uri: str) -> str | None:
+    """Return the database that a connection string names, or None where it names none."""
+    path = uri.partition("://")[2].partition("?")[0].partition("/")[2]
+    return unquote(path) or None
 
 
 def mask(uri: str) -> str:

@@ -92,7 +92,7 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
             its server is unreachable (after 10 seconds at most) or refuses the credentials.
     """
     uri = _uri_while_importing()
-    backend = _backend(uri, database_name or _database_in(uri) or DATABASE)
+    backend = _backend(uri, database_name)
     embedder, llm = _embedder(), _llm()
     hide_panels()
     llm_failures.shorten_tracebacks()
@@ -132,17 +132,14 @@ def _uri_while_importing() -> str:
         return starting.result().uri if starting else database_uri()
 
 
-def _database_in(uri: str) -> str:
-    return uri.partition("://")[2].partition("/")[2].partition("?")[0]
-
-
-def _backend(uri: str, database_name: str) -> MongoDBStorageBackend:
+def _backend(uri: str, database_name: str | None) -> MongoDBStorageBackend:
     from crewai_mongodb_memory import MongoDBStorageBackend
+    from crewai_mongodb_memory.connection import named_database
     from workbook.commands import recorder
 
     backend = MongoDBStorageBackend(
         uri,
-        database_name=database_name,
+        database_name=database_name or named_database(uri) or DATABASE,
         event_listeners=[recorder],
     )
     with backend.connection.explained():

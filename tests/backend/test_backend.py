@@ -12,6 +12,7 @@ from backend.support import Commands, all_ids, failure, ids, record, unit
 from crewai.memory.storage.factory import resolve_memory_storage, set_memory_storage_factory
 from crewai.memory.unified_memory import Memory
 from pymongo.collection import Collection
+from server import in_database
 
 import crewai_mongodb_memory
 from crewai_mongodb_memory import (
@@ -416,6 +417,11 @@ def test_a_connection_string_makes_this_backend(mongodb_uri: str, database_name:
         memory._storage.save([record("a")])
         assert memory.info().record_count == 1
         memory.close()
+        register()
+        for name, used in [("", "crewai_memory"), ("workshop_alex", "workshop_alex")]:
+            named = resolve_memory_storage(in_database(mongodb_uri, name))
+            assert isinstance(named, MongoDBStorageBackend)
+            assert named.database.name == used
         assert resolve_memory_storage("lancedb") is None
         assert resolve_memory_storage("/some/folder") is None
     finally:
