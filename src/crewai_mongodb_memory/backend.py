@@ -53,9 +53,9 @@ class MongoDBStorageBackend:
             the caller or an LLM names: a scope elsewhere is taken as relative to it. The boundary
             between tenants that share a collection.
         vectors_in_results: Whether the records that `search` and `list_records` return bring
-            their vectors. CrewAI does not look at those, and False makes an answer about a
-            thirtieth of the size. Write such a record back by `update`, which keeps the stored
-            vector; `save` replaces the whole record. `get_record` brings it always.
+            their vectors. CrewAI does not look at those, and False makes an answer 25 times
+            smaller. Write such a record back by `update`, which keeps the stored vector; `save`
+            replaces the whole record. `get_record` brings it always.
         **client_kwargs: Passed to `MongoClient`, such as timeouts or TLS settings. `appname` and
             `driver` are fixed. Unless given, an unreachable server fails within 10 s.
 

@@ -40,7 +40,13 @@ class Bench:
 def open_bench(uri: str, name: str, folder: Path, size: int) -> Iterator[Bench]:
     """Yield what is compared, loaded; delete it from the server afterwards."""
     meter = Meter()
-    settings: dict[str, Any] = {"database_name": name, "event_listeners": [meter]}
+    settings: dict[str, Any] = {
+        "database_name": name,
+        "event_listeners": [meter],
+        # A server that scans 100,000 memories may answer the driver's heartbeat late.
+        "connectTimeoutMS": 120_000,
+        "serverSelectionTimeoutMS": 120_000,
+    }
     with (
         MongoDBStorageBackend(uri, **settings) as backend,
         MongoDBStorageBackend(uri, **settings, vectors_in_results=False) as lean,
