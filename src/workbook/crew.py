@@ -54,12 +54,16 @@ def prepare(connection: Connection) -> int:
     connection.backend.reset(SCOPE)
     transcript(connection).clear()
     count = corpus.store(connection.backend, connection.embedder, scope=TEAM_SCOPE)
-    _wait_until_searchable(connection, TEAM_SCOPE)
+    wait_until_searchable(connection, TEAM_SCOPE)
     return count
 
 
-def _wait_until_searchable(connection: Connection, scope: str) -> None:
-    """Wait for the newest record of a scope: Atlas finds a record a moment after it is saved."""
+def wait_until_searchable(connection: Connection, scope: str) -> None:
+    """Wait until the newest record of a scope is found: on Atlas, search follows the writes.
+
+    Raises:
+        crewai_mongodb_memory.VectorIndexError: If that takes longer than a minute.
+    """
     for newest in connection.backend.list_records(scope, limit=1):
         connection.backend.wait_until_searchable(newest)
 
@@ -296,7 +300,7 @@ async def learn(connection: Connection, message: str = MESSAGE) -> CrewOutput:
     output = await run(build_crew(listening_tasks(connection, message), memory))
     # CrewAI saves in the background: without this a process could end before its memories do.
     memory.drain_writes()
-    _wait_until_searchable(connection, MEMORY_SCOPE)
+    wait_until_searchable(connection, MEMORY_SCOPE)
     transcript(connection).add_exchange(message, output.raw)
     return output
 

@@ -207,7 +207,7 @@ class Chat:
             output.raw,
             self.speaker,
             _recalled(seen),
-            kept=max(0, self._count() - before),
+            kept=self._kept(before),
             note=llm_failures.IN_WRITING if any(s.kind == "refused" for s in seen) else "",
         )
 
@@ -218,8 +218,8 @@ class Chat:
         seen: list[steps.Step] = []
         with steps.listening(seen.append):
             record = _apart(lambda: self.memory.remember(text))
-        kept = self._count() - before
-        if record is None or kept < 1:
+        kept = self._kept(before)
+        if record is None or not kept:
             return Reply("That is remembered already, or has replaced what it changes.")
         where = f"Stored in {record.scope}, importance {record.importance:.1f}, id {record.id[:8]}."
         return Reply(where, kept=kept, note=_failure(seen))
@@ -278,6 +278,13 @@ class Chat:
         if is_embedded and isinstance(error.__cause__, ConnectionFailure):
             return STOPPED
         return embedded.mask(_first_line(str(error)) or type(error).__name__)
+
+    def _kept(self, before: int) -> int:
+        """Return how many memories there are more than before, when search finds them."""
+        kept = max(0, self._count() - before)
+        if kept:
+            crew.wait_until_searchable(self.connection, self.scope)
+        return kept
 
     def _count(self) -> int:
         return self.connection.backend.count(self.scope)
