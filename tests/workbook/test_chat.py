@@ -21,7 +21,7 @@ from workbook import embedded, llm_failures
 from workbook.__main__ import main
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
-from workbook.chat.session import LONGEST, STOPPED, Chat
+from workbook.chat.session import CLOSE, LONGEST, STOPPED, Chat
 from workbook.chat.widget import ChatBox
 from workbook.connect import Connection
 from workbook.embedder import LocalEmbedder
@@ -197,7 +197,7 @@ def test_forget_shows_asks_and_deletes(chat: Chat) -> None:
 
     asked = chat.answer("/forget january")
     assert asked.asks
-    assert [hit.content for hit in asked.hits] == [JANUARY]
+    assert [(hit.content, hit.score) for hit in asked.hits] == [(JANUARY, None)]
     assert contents(chat) == [LAUNCH, JANUARY]
     assert chat.answer("yes").text == "1 memory forgotten."
     assert contents(chat) == [LAUNCH]
@@ -220,6 +220,7 @@ def test_forget_by_id_by_meaning_and_nothing(chat: Chat) -> None:
     assert [h.content for h in chat.answer(f"/forget {launch.id[:8]}").hits] == [LAUNCH]
     near = chat.answer("/forget the project starts in the third January week").hits
     assert [hit.content for hit in near] == [JANUARY]
+    assert (near[0].score or 0) >= CLOSE
     far = chat.answer("/forget the price of fish")
     assert not far.asks
     assert "No memory says that" in far.text

@@ -49,13 +49,13 @@ class Found:
 
     Attributes:
         content: Its text, cut after 200 characters.
-        score: From 0 to 1.
+        score: From 0 to 1; None for what was found by its words or its id.
         scope: Where it lies; `""` where CrewAI told an agent no more than text and score.
         id: Its id, `""` likewise.
     """
 
     content: str
-    score: float
+    score: float | None = None
     scope: str = ""
     id: str = ""
 
@@ -255,7 +255,7 @@ class Chat:
         by_id = [r for r in records if len(text) >= SHORTEST_ID and r.id.startswith(text)]
         by_words = [r for r in records if text.casefold() in r.content.casefold()]
         if exact := by_id or by_words:
-            return [_found(record, 1.0) for record in exact]
+            return [_found(record) for record in exact]
         vector = self.connection.embedder.embed_query(text)
         near = self.connection.backend.search(vector, self.scope, limit=RECALLED)
         return [_found(record, score) for record, score in near if score >= CLOSE]
@@ -330,13 +330,10 @@ def _recalled(seen: Iterable[steps.Step]) -> tuple[Found, ...]:
         return ()
     searches = [step.text for step in seen if step.name == "search_memory"]
     prompted = [step.text.partition("\n")[2] for step in seen if step.kind == "prompted"]
-    found = {
-        hit.text: Found(_short(hit.text), hit.score)
-        for text in searches or prompted
-        for hit in hits_in(text)
-        if hit.score is not None
-    }
-    return tuple(sorted(found.values(), key=lambda hit: -hit.score)[:RECALLED])
+    hits = [hit for text in searches or prompted for hit in hits_in(text)]
+    scores = {hit.text: hit.score for hit in hits if hit.score is not None}
+    best = sorted(scores, key=lambda text: -scores[text])[:RECALLED]
+    return tuple(Found(_short(text), scores[text]) for text in best)
 
 
 def _failure(seen: Iterable[steps.Step]) -> str:
@@ -344,7 +341,7 @@ def _failure(seen: Iterable[steps.Step]) -> str:
     return next((_first_line(step.text) for step in seen if step.kind == "failure"), "")
 
 
-def _found(record: MemoryRecord, score: float) -> Found:
+def _found(record: MemoryRecord, score: float | None = None) -> Found:
     return Found(_short(record.content), score, record.scope, record.id)
 
 

@@ -139,6 +139,7 @@ def _typed(screen: Console) -> Iterator[str]:
             yield session.prompt(PROMPT)
         except KeyboardInterrupt:
             screen.print(Text(LEAVE, style="dim"))
+            yield ""  # to a question, it means no
         except EOFError:
             screen.print("Goodbye. Everything is kept.", style="dim")
             return
@@ -210,13 +211,19 @@ def footer(reply: Reply) -> str:
 def _bars(found: Iterable[Found]) -> Table:
     table = Table.grid(padding=(0, 1))
     for hit in found:
+        score, drawn = scored(hit)
         table.add_row(
-            f"{hit.score:.2f}",
-            Text(bar(hit.score, BAR).ljust(BAR), style="cyan"),
+            score,
+            Text(drawn.ljust(BAR) if drawn else "", style="cyan"),
             Text(hit.content),
             Text(f"{hit.id[:SHOWN_ID]} {hit.scope}".strip(), style="dim"),
         )
     return table
+
+
+def scored(hit: Found) -> tuple[str, str]:
+    """Return a memory's score and its bar as text, both empty where there is no score."""
+    return ("", "") if hit.score is None else (f"{hit.score:.2f}", bar(hit.score, BAR))
 
 
 def _turns(turns: Iterable[Turn]) -> Table:

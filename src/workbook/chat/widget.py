@@ -14,16 +14,15 @@ from workbook import show
 from workbook.chat import terminal
 from workbook.chat.session import Chat, Found, Reply
 from workbook.connect import Connection
-from workbook.show.hits import bar
 from workbook.show.markup import literal
 from workbook.show.pictures import VERMILION
 
 WIDTH = 90  # characters of the plain text
 SAYS = "Tell something, ask something, or type /help"
+ASKS = "yes or no"
 LOG = {"flex_flow": "column-reverse", "max_height": "26em", "overflow": "auto"}
 FRAME = {"max_width": "55em", "border": "1px solid #9e9e9e", "padding": "0.5em"}
 PARAGRAPH = "margin:0.3em 0; line-height:1.4"
-ASKS = "yes or no"
 
 
 class ChatBox(ipywidgets.VBox):  # type: ignore[misc]
@@ -116,13 +115,7 @@ def _bars(found: Sequence[Found]) -> str:
     """Return memories as a table; where they lie and their ids only if that is known."""
     columns = ("score", "", "memory", "scope", "id")
     rows = [
-        (
-            f"{hit.score:.2f}",
-            bar(hit.score, terminal.BAR),
-            hit.content,
-            hit.scope,
-            hit.id[: terminal.SHOWN_ID],
-        )
+        (*terminal.scored(hit), hit.content, hit.scope, hit.id[: terminal.SHOWN_ID])
         for hit in found
     ]
     known = 5 if any(hit.id for hit in found) else 3
