@@ -55,8 +55,8 @@ cases: setup
 bench: setup
 	@mkdir -p $(BENCH)
 	@SIZES=$(SIZES) $(PY) -m pytest tests/benchmarks/bench_methods.py -q -s --benchmark-quiet \
-		-o tmp_path_retention_policy=none \
-		--benchmark-json=$(BENCH)/methods.json
+		--basetemp=$(BENCH)/data --benchmark-json=$(BENCH)/methods.json
+	@rm -rf $(BENCH)/data
 	@$(PY) tests/benchmarks/report.py $(BENCH) $(BENCH)/methods.json
 	@$(PY) tests/benchmarks/bench_embedded.py
 
