@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 from crewai import CrewOutput
 from rich.console import Console
@@ -39,8 +42,23 @@ def main(session: int, database: str) -> int:
         with hidden_logs(), connect(database, quiet=True) as connection:
             asyncio.run(SESSIONS[session](connection, screen))
     except Exception as error:
-        return demo.stop(f"{_sentence(error)} Run it again when that is solved.")
+        return _stop(error)
     return 0
+
+
+def _stop(error: Exception) -> int:
+    return demo.stop(f"{_sentence(error)} Run it again when that is solved.")
+
+
+def _leave(error: Exception) -> NoReturn:
+    """Stop, and end this process with what runs in it.
+
+    A crew cannot be stopped from outside, and goes on when its memory fails: each further call
+    would wait for a lost database, for minutes in all.
+    """
+    code = _stop(error)
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _sentence(error: Exception) -> str:
@@ -81,19 +99,16 @@ SESSIONS = {1: first_session, 2: second_session}
 async def _run(
     connection: Connection, screen: Console, kickoff: Callable[[], Awaitable[CrewOutput]]
 ) -> None:
-    """Run a crew and print its steps; a step that failed ends the session."""
-    failures: list[str] = []
+    """Run a crew and print its steps; a step that failed ends the session at once."""
     label = LABEL if isinstance(connection.llm, ScriptedLLM) else connection.llm.model
 
     def tell(step: steps.Step) -> None:
         show_step(step, screen, label)
         if step.kind == "failure":
-            failures.append(step.text)
+            _leave(DemoError(step.text))
 
     with steps.listening(tell):
         await kickoff()
-    if failures:
-        raise DemoError(failures[0])
 
 
 # Printing
