@@ -135,6 +135,8 @@ def show_step(step: steps.Step, screen: Console, label: str) -> None:
     elif step.kind == "prompted" and step.text:
         count = len(hits(step.text.partition("\n")[2]))
         screen.print(f"[bold]{step.agent}[/]: CrewAI adds {count} memories to the prompt by itself")
+    elif step.kind == "refused":
+        screen.print(Text(step.text, style="yellow"))
 
 
 def _texts(step: steps.Step) -> list[str]:

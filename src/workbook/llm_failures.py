@@ -136,7 +136,8 @@ def _quoted(error: BaseException) -> str:
 def shorten_tracebacks() -> None:
     """Let a notebook show a failing language model as one sentence instead of a traceback.
 
-    Every other error is shown as ever. Outside of IPython nothing happens.
+    `%tb` still shows all of it, and every other error is shown as ever. Outside of IPython
+    nothing happens.
     """
     try:
         from IPython import get_ipython
@@ -153,8 +154,9 @@ def shorten_tracebacks() -> None:
 def _show(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
     sentence = explain(error)
     if sentence is None:
-        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
     else:
+        shell._get_exc_info((kind, error, trace))  # keeps it for %tb
         shell._showtraceback(kind, sentence, [f"The language model failed. {sentence}"])
 
 

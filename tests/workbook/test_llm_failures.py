@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import openai_server
@@ -11,7 +14,7 @@ from crewai import LLM, Agent, Crew, Task
 from IPython.core.interactiveshell import InteractiveShell
 from openai_server import Refusal, serving
 
-from workbook import demo_sessions, doctor, llm_failures, steps
+from workbook import doctor, llm_failures, paths, steps
 from workbook.connect import connect
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
@@ -126,15 +129,20 @@ def refused(monkeypatch: pytest.MonkeyPatch, mongodb_uri: str) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("refused")
-def test_the_demo_stops_with_the_sentence(
-    database_name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert demo_sessions.main(1, database_name) == 1
+def test_the_demo_stops_with_the_sentence(database_name: str) -> None:
+    command = [sys.executable, "-m", "workbook", "demo", "--session", "1"]
+    ended = subprocess.run(  # a session that fails ends its process
+        [*command, "--database", database_name],
+        env={**os.environ, "PYTHONPATH": str(paths.PROJECT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
-    shown = capsys.readouterr()
-    assert shown.err.startswith("The demo stopped: openai/local refuses the key")
-    assert shown.err.count("\n") == 1
-    assert KEY not in shown.out + shown.err
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("The demo stopped: openai/local refuses the key")
+    assert ended.stderr.count("\n") == 1
+    assert KEY not in ended.stdout + ended.stderr
 
 
 @pytest.mark.usefixtures("refused")
@@ -157,6 +165,8 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(
         shell.run_cell("from workbook.connect import connect; c = connect(name, quiet=True)")
         failed = shell.run_cell("c.llm.call('Hello.')")
         shown = capsys.readouterr().out
+        shell.run_line_magic("tb", "")
+        whole = capsys.readouterr().out
         shell.run_cell("1 / 0")
         other = capsys.readouterr().out
     finally:
@@ -165,5 +175,6 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(
     assert not failed.success
     assert shown.startswith("The language model failed. openai/local refuses the key")
     assert shown.count("\n") == 1
+    assert "AuthenticationError" in whole
     assert "ZeroDivisionError" in other
     assert "Traceback" in other
