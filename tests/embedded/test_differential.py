@@ -247,3 +247,17 @@ def test_what_a_ttl_index_deleted_takes_no_place_among_the_hits(two: tuple[Any, 
     assert found(documents, limit=3) == [1, 3, 4]
     documents.drop_index("at_1")
     assert found(documents, limit=3) == [1, 3, 4]
+
+
+@pytest.mark.parametrize("more", [{}, {"nonsense": 1}, {"writeConcern": {"w": 99}}])
+def test_a_drop_drops_all_or_deletes_nothing(two: tuple[Any, Any], more: dict[str, Any]) -> None:
+    database = two[1]["drops"]
+    database.full.insert_many([{"_id": n} for n in range(3)])
+    try:
+        database.command({"drop": "full", **more})
+    except pymongo.errors.OperationFailure:
+        assert database.full.count_documents({}) == 3
+    assert two[0]["drops"].full.count_documents({}) in {0, 3}
+    assert ("full" in database.list_collection_names()) == bool(database.full.count_documents({}))
+    two[1].drop_database("drops")
+    assert "drops" not in two[0].list_database_names()

@@ -18,6 +18,7 @@ from workbook.embedded.wire import Header, Message
 log = logging.getLogger(__name__)
 
 Answer = Callable[[Request], Awaitable[Mapping[str, Any] | bytes | None]]
+Before = Callable[[Link, str, Mapping[str, Any]], Awaitable[None]]
 Done = Callable[[bytes | None], None]
 
 MAX_TRANSACTIONS = 10_000
@@ -35,10 +36,14 @@ class Dispatcher:
     Args:
         indexes: What is kept in memory.
         search: Answers the search commands.
+        before_structure: Called with each change of collections before it is passed on.
     """
 
-    def __init__(self, indexes: Indexes, search: SearchCommands) -> None:
+    def __init__(
+        self, indexes: Indexes, search: SearchCommands, before_structure: Before | None = None
+    ) -> None:
         self._indexes = indexes
+        self._before_structure = before_structure
         self._transactions: OrderedDict[Any, list[writes.Change]] = OrderedDict()
         self._answers: dict[str, Answer] = {
             "createSearchIndexes": search.create,
@@ -65,7 +70,10 @@ class Dispatcher:
         elif name in writes.DOCUMENTS or name in writes.WHOLE:
             await self._write(name, link, header, data)
         elif name in writes.STRUCTURE:
-            done = self._structure(name, wire.parse(data))
+            message = wire.parse(data)
+            if self._before_structure:
+                await self._before_structure(link, name, message.body)
+            done = self._structure(name, message)
             await link.forward(data, Passing(header, on_reply=done))
         elif name in writes.INDEXES and self._indexes.any_loaded:
             await link.forward(data, Passing(header, on_reply=self._reindexed(name, data)))

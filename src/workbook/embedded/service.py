@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 
 from workbook.embedded import secantus
 from workbook.embedded.behind import address, fronted
-from workbook.embedded.commands import Dispatcher
+from workbook.embedded.commands import Before, Dispatcher
+from workbook.embedded.emptying import empty
 from workbook.embedded.errors import EmbeddedError
 from workbook.embedded.files import Lock
 from workbook.embedded.folder import Folder
@@ -58,7 +59,7 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
         login = secantus.credentials(folder.credentials, make=True)
         storage = StorageServer(folder.data, folder.storage_log, login)
         store = FileStore(folder.indexes)
-        proxy = _proxy(storage.address, store)
+        proxy = _proxy(storage.address, store, empty)
     else:
         where = await asyncio.to_thread(address, behind)
         proxy = _proxy(lambda: _at(where), CollectionStore())
@@ -86,9 +87,12 @@ async def _serve(folder: Folder, behind: str | None, port: int, idle_timeout: fl
             await storage.stop()
 
 
-def _proxy(upstream: Callable[[], Awaitable[Address]], store: Store) -> Proxy:
+def _proxy(
+    upstream: Callable[[], Awaitable[Address]], store: Store, before_structure: Before | None = None
+) -> Proxy:
     indexes = Indexes(store)
-    return Proxy(upstream, Dispatcher(indexes, SearchCommands(indexes)).handle)
+    dispatcher = Dispatcher(indexes, SearchCommands(indexes), before_structure)
+    return Proxy(upstream, dispatcher.handle)
 
 
 async def _at(where: Address) -> Address:
