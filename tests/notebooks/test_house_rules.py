@@ -156,6 +156,7 @@ def test_every_diagram_is_said_in_words_too(path: Path) -> None:
         if "```mermaid" in cell.source:
             words = re.sub(r"(?s:```.*?```)|^#.*$|\[!.*", "", cell.source, flags=re.M)
             assert len(words.split()) >= 8, cell.source
+            assert "accTitle: " in cell.source, "the title that a screen reader says"
 
 
 def test_its_sections_come_in_the_usual_order(path: Path) -> None:
