@@ -21,6 +21,9 @@ from workbook.embedded.masking import mask
 
 IDLE_TIMEOUT = 900.0
 START_TIMEOUT = 30.0
+# numpy's threads, which wait for each other by spinning: beside the storage server, the kernel and
+# the client, searches of 2 ms took 10 ms at times. Read when numpy is imported.
+THREADS = ("OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,8 @@ def serve(
     Raises:
         EmbeddedError: If it cannot run.
     """
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
     from workbook.embedded import service
 
     service.run(Folder.of(home), behind, port, idle_timeout)
