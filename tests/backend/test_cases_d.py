@@ -11,8 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from backend.support import all_ids, ids, record, unit
+from bson import Decimal128, ObjectId
 from pymongo.collection import Collection
 
 from crewai_mongodb_memory import (
@@ -71,6 +73,24 @@ def test_D3_numpy_values_are_stored_as_plain_ones(backend: MongoDBStorageBackend
     assert ids(backend.search(QUERY, metadata_filter={"n": np.int64(1)})) == {"a"}
 
 
+@pytest.mark.parametrize("unit_of_time", ["D", "s", "ms", "us", "ns"])
+def test_D3_dates_of_numpy_and_pandas_are_stored_as_dates(
+    backend: MongoDBStorageBackend, unit_of_time: str
+) -> None:
+    day = dt.datetime(2026, 1, 2)
+    given = np.array([day], f"M8[{unit_of_time}]")
+    metadata = {
+        "one": given[0],
+        "all": given,
+        "series": pd.Series(given),
+        "stamp": pd.Timestamp(day),
+    }
+    backend.save([record("a", metadata=metadata)])
+    found = backend.get_record("a").metadata
+    assert found == {"one": day, "all": [day], "series": [day], "stamp": day}
+    assert ids(backend.search(QUERY, metadata_filter={"one": given[0]})) == {"a"}
+
+
 UNSTORABLE = {
     "a set": ({"k": {1, 2}}, r"metadata\.k .*set"),
     "a decimal": ({"k": Decimal("1.5")}, r"metadata\.k .*Decimal"),
@@ -81,6 +101,13 @@ UNSTORABLE = {
     "NUL in a key": ({"a\0b": 1}, "NUL"),
     "a key that is no text": ({1: "x"}, "must be text"),
     "a date without time": ({"k": dt.date(2026, 1, 1)}, r"metadata\.k .*date"),
+    "no date of numpy": ({"k": [np.datetime64("NaT")]}, r"metadata\.k\[0\] is NaT"),
+    "no date in an array": ({"k": np.array(["NaT"], "M8[ns]")}, r"metadata\.k\[0\] is NaT"),
+    "no date of pandas": ({"k": pd.NaT}, r"metadata\.k is NaT"),
+    "a date too late": ({"k": np.datetime64("20000-01-01")}, r"metadata\.k .* years 1 to 9999"),
+    "a duration": ({"k": np.timedelta64(1, "ns")}, r"metadata\.k .*timedelta64"),
+    "a reference": ({"k": [{"$id": 1, "$ref": "#/a"}]}, r"metadata\.k\[0\] holds both \$ref"),
+    "a reference as a whole": ({"$ref": "#/a", "$id": 1}, r"metadata holds both \$ref"),
 }
 
 
@@ -110,10 +137,19 @@ def test_D3_what_cannot_be_stored_is_named_before_any_write(
         ({"source": "\ud800"}, "source .*lone surrogate"),
         ({"id": 7}, "id must be text"),
         ({"created_at": "today"}, "created_at must be a datetime"),
+        ({"created_at": pd.NaT}, "created_at is NaT"),
         ({"embedding": [float("nan")] * 1024}, "NaN"),
         ({"embedding": [float("inf")] * 1024}, "infinity"),
         ({"embedding": [0.0] * 1024}, "all zeros"),
         ({"embedding": ["x"] * 1024}, "flat list of numbers"),
+        ({"embedding": ["1"] * 1024}, "flat list of numbers"),
+        ({"embedding": "1" * 1024}, "flat list of numbers"),
+        ({"embedding": b"1" * 1024}, "flat list of numbers"),
+        ({"embedding": set(range(1024))}, "flat list of numbers"),
+        ({"embedding": [10**400] * 1024}, "flat list of numbers"),
+        ({"embedding": [1e-200] * 1024}, r"norm 3\.2e-199"),
+        ({"embedding": [1e300] * 1024}, r"norm 3\.2e\+301"),
+        ({"embedding": [1e20] * 1024}, r"norm 3\.2e\+21"),
         ({"embedding": np.ones((1, 1024))}, "flat list of numbers"),
         ({"content": "x" * 17_000_000}, "bytes"),
     ],
@@ -149,6 +185,8 @@ def test_D3_what_metadata_can_hold_comes_back(backend: MongoDBStorageBackend) ->
         "$gt": {"$ne": 1},
         "": "empty key",
         "date": dt.datetime(1969, 7, 20, 20, 17, 40),
+        "schema": {"$ref": "#/a"},
+        "own": [ObjectId(), Decimal128("1.50")],
     }
     backend.save([record("a", metadata=metadata)])
     assert backend.get_record("a").metadata == metadata
