@@ -6,14 +6,13 @@ import copy
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
-from crewai_mongodb_memory.errors import (
-    EmbeddingDimensionMismatchError,
-    InvalidInputError,
-    MongoDBMemoryError,
-)
+from crewai_mongodb_memory import values
+from crewai_mongodb_memory.errors import EmbeddingDimensionMismatchError, MongoDBMemoryError
 from crewai_mongodb_memory.log import logger
 from crewai_mongodb_memory.schema import DIMENSIONS
 
@@ -36,6 +35,7 @@ PROMPT_TOKENS = 16  # what `input_type` puts before each text, rounded up
 BYTES_PER_TOKEN = 2
 
 RATE_LIMITED = 429
+BAD_REQUEST = 400
 SERVER_ERROR = 500
 MAX_WAIT_SECONDS = 60.0
 
@@ -43,7 +43,10 @@ OVER_THE_LIMIT = re.compile(r"max allowed tokens|lower the number of tokens", re
 
 
 class EmbeddingServiceError(MongoDBMemoryError):
-    """The embedding service refused, failed or could not be reached; nothing was embedded."""
+    """The embedding service refused, failed or could not be reached; no vector is returned.
+
+    The requests before the one that failed were billed: `VoyageEmbedder.total_tokens` counts them.
+    """
 
 
 class Usage:
@@ -67,9 +70,10 @@ class VoyageEmbedder:
     embeds both as documents, which Voyage keeps comparable. Where the code that searches is yours,
     use `for_queries()`: it finds better.
 
-    Waits and tries again after a rate limit (429) or a server error (5xx), at most `max_retries`
-    times, as long as the service's `Retry-After` says or else twice as long each time. Everything
-    else fails at once. May be shared between threads.
+    Waits and tries again after a rate limit (429), a server error (5xx), a broken connection or no
+    answer in time, each request at most `max_retries` times, as long as the service's `Retry-After`
+    says or else twice as long each time, up to a minute. Everything else fails at once. May be
+    shared between threads.
 
     Args:
         model: The name of a Voyage model that can give 1024 dimensions.
@@ -126,24 +130,25 @@ class VoyageEmbedder:
         (vector,) = self.for_queries()([text])
         return vector
 
-    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+    def __call__(self, texts: Iterable[str]) -> list[list[float]]:
         """Embed texts, with a progress bar when it takes several requests and tqdm is there.
 
         Args:
-            texts: The texts. Of each, what exceeds the model's context is cut off by the service.
+            texts: The texts, as a list or anything else that yields them. Of each, what exceeds the
+                model's context is cut off by the service.
 
         Returns:
             A list of 1024 floats for each text, in order. For a blank text, which Voyage refuses,
             an empty list, as CrewAI has it: the record is stored and no search finds it.
 
         Raises:
-            InvalidInputError: When `texts` is one string and not a list of them.
+            InvalidInputError: When `texts` is one string and not a list of them, or one of them is
+                no text or holds half of a surrogate pair; nothing was sent then.
             EmbeddingServiceError: When the service refuses, cannot be reached, or still fails after
                 the last try.
             EmbeddingDimensionMismatchError: When the model gives vectors of another length.
         """
-        if isinstance(texts, str):
-            raise InvalidInputError("texts is one string: pass a list of texts, such as [text]")
+        texts = values.texts(texts, "texts")
         vectors: list[list[float]] = [[] for _ in texts]
         for places in _progress(list(_batches(texts, self.model)), self.model):
             embedded = self._embed([texts[place] for place in places])
@@ -180,8 +185,8 @@ class VoyageEmbedder:
                     # Without the original, whose text may hold what was sent.
                     raise self._explained(error, tries) from None
                 logger.warning(
-                    "Voyage answered %s: trying again in %.3g s (%d of %d).",
-                    error.http_status,
+                    "Voyage %s: trying again in %.3g s (%d of %d).",
+                    f"answered {error.http_status}" if error.http_status else "did not answer",
                     wait,
                     tries,
                     self._max_retries,
@@ -198,11 +203,13 @@ class VoyageEmbedder:
                 output_dtype="float",
                 output_dimension=DIMENSIONS,
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except ImportError as error:
             raise EmbeddingServiceError(
-                f"Voyage's answer could not be read ({type(error).__name__}): check that base_url "
-                "is Voyage's embeddings service, and update the package voyageai"
+                f"The model {self.model!r} runs on this machine and needs more packages: pip "
+                f"install 'voyageai[local]', or use a model of Voyage's service such as {MODEL!r}"
             ) from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise EmbeddingServiceError(_unreadable(type(error).__name__)) from error
         self._usage.add(answer.total_tokens)
         if (returned := len(answer.embeddings)) != len(texts):
             raise EmbeddingServiceError(
@@ -219,8 +226,7 @@ class VoyageEmbedder:
 
     def _wait(self, error: Any, tries: int) -> float | None:
         """Return the seconds to wait before the next try, or None when there shall be none."""
-        status: int = error.http_status or 0
-        if not (status == RATE_LIMITED or status >= SERVER_ERROR) or tries > self._max_retries:
+        if not _may_pass(error) or tries > self._max_retries:
             return None
         told = _retry_after(error)
         if told is None:
@@ -241,15 +247,17 @@ class VoyageEmbedder:
             case voyageai.error.InvalidRequestError() | voyageai.error.MalformedRequestError():
                 told = f"Voyage refuses the request with model {self.model!r}: {said}"
             case voyageai.error.Timeout():
-                told = "Voyage did not answer in time: try again, or pass a longer timeout"
-            case voyageai.error.APIConnectionError():
-                told = "Voyage cannot be reached or cut the connection: check the network"
-            case _ if error.http_status == RATE_LIMITED:
-                told = _rate_limit(said, _retry_after(error), tries)
-            case _:
                 told = (
-                    f"Voyage failed {tries} times, last with {error.http_status}: try again later"
+                    f"Voyage did not answer in time (tries: {tries}): try again, or pass a longer "
+                    "timeout"
                 )
+            case voyageai.error.APIConnectionError():
+                told = (
+                    f"Voyage cannot be reached or cut the connection (tries: {tries}): check the "
+                    "network, and base_url if you pass one"
+                )
+            case _:
+                told = _by_status(error, said, tries)
         return EmbeddingServiceError(told)
 
 
@@ -288,10 +296,7 @@ def _batches(texts: Sequence[str], model: str) -> Iterator[list[int]]:
 
 
 def _estimated_tokens(text: str) -> int:
-    return (
-        min(len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1, CONTEXT_TOKENS)
-        + PROMPT_TOKENS
-    )
+    return min(len(text.encode()) // BYTES_PER_TOKEN + 1, CONTEXT_TOKENS) + PROMPT_TOKENS
 
 
 def _progress(batches: list[list[int]], model: str) -> Iterator[list[int]]:
@@ -309,12 +314,52 @@ def _progress(batches: list[list[int]], model: str) -> Iterator[list[int]]:
             bar.update(len(batch))
 
 
+def _may_pass(error: Any) -> bool:
+    """Return whether the same request may succeed later; to embed a text twice does no harm."""
+    import voyageai.error
+
+    status: int | None = error.http_status
+    if status is not None:
+        return status == RATE_LIMITED or status >= SERVER_ERROR
+    if isinstance(error, voyageai.error.APIConnectionError):
+        return not isinstance(error.__cause__, ValueError)  # which an address that is none raises
+    return isinstance(error, voyageai.error.Timeout)
+
+
 def _retry_after(error: Any) -> float | None:
-    """Return the seconds that the service asks to wait, or None when it names none."""
+    """Return the seconds that the service asks to wait, or None when it names none.
+
+    RFC 9110 has the header hold either seconds or a date.
+    """
+    told = error.headers.get("Retry-After")
     try:
-        return max(0.0, float(error.headers.get("Retry-After")))
+        return max(0.0, float(told))
+    except (TypeError, ValueError):
+        pass
+    try:
+        until = parsedate_to_datetime(told)
     except (TypeError, ValueError):
         return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def _by_status(error: Any, said: str, tries: int) -> str:
+    status: int = error.http_status or 0
+    if status == RATE_LIMITED:
+        return _rate_limit(said, _retry_after(error), tries)
+    if status >= SERVER_ERROR:
+        return f"Voyage failed (tries: {tries}), last with {status}: try again later"
+    if status >= BAD_REQUEST:
+        return f"Voyage refuses the request with {status}: check the key and base_url"
+    return _unreadable(f"HTTP {status}, no JSON")
+
+
+def _unreadable(why: str) -> str:
+    return (
+        f"Voyage's answer could not be read ({why}): check that base_url is Voyage's embeddings "
+        "service and that no proxy answers in its place, and update the package voyageai"
+    )
 
 
 def _rate_limit(said: str, retry_after: float | None, tries: int) -> str:

@@ -34,7 +34,7 @@ from workbook.scripted_llm import ScriptedLLM
 KEY = "pa-not-a-real-key"
 
 # What the server does with a request: answers 200, fails with a status, or cuts or stalls.
-Answer = tuple[int, dict[str, str], dict[str, Any]]
+Answer = tuple[int, dict[str, str], dict[str, Any] | str]
 CUT = "cut"
 STALL = "stall"
 
@@ -43,12 +43,13 @@ class Voyage:
     """A local stand-in for Voyage's service.
 
     It keeps to the documented rules: no key, no answer; at most 1,000 texts and `max_tokens`
-    tokens (words, here) in a request; no blank text. Answers put into `script` come first.
+    tokens (words, here) in a request; no blank text. What is put into `script` comes first, where
+    None stands for the proper answer.
     """
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
-        self.script: list[Answer | str] = []
+        self.script: list[Answer | str | None] = []
         self.max_tokens = 320_000
         self.dimensions: int | None = None
         self.lock = threading.Lock()
@@ -69,14 +70,15 @@ class Voyage:
     def handle(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         with self.lock:
             self.requests.append(body)
-            answer = self.script.pop(0) if self.script else self.answer(handler, body)
+            scripted = self.script.pop(0) if self.script else None
+            answer = scripted or self.answer(handler, body)
         if answer == STALL:
             self.resumed.wait(30)
         if isinstance(answer, str):
             handler.close_connection = True
             return
         status, headers, content = answer
-        payload = json.dumps(content).encode()
+        payload = (content if isinstance(content, str) else json.dumps(content)).encode()
         handler.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers}.items():
             handler.send_header(name, value)
@@ -291,9 +293,28 @@ def test_one_text_that_the_service_finds_too_long_is_an_error(voyage: Voyage, ma
 
 
 def test_one_string_is_no_list_of_texts(voyage: Voyage, make: Make) -> None:
-    with pytest.raises(InvalidInputError, match="pass a list"):
+    with pytest.raises(InvalidInputError, match="texts must be a list of text, not str"):
         make()("a text")
     assert voyage.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, r"texts\[1\] must be text, and is of type NoneType"),
+        ("half \ud800", r"texts\[1\] has a lone surrogate at character 5"),
+    ],
+)
+def test_what_is_no_text_is_named_before_anything_is_sent(
+    voyage: Voyage, make: Make, text: Any, says: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        make()(["a text", text])
+    assert voyage.requests == []
+
+
+def test_texts_may_come_from_a_generator(make: Make) -> None:
+    assert make()(text for text in ["a", "b b"]) == [vector_of("a"), vector_of("b b")]
 
 
 # What goes wrong and is tried again
@@ -342,7 +363,7 @@ def test_the_wait_is_capped(make: Make, voyage: Voyage, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("status", "says"),
-    [(429, "rate limit still held after 3 tries"), (500, "failed 3 times, last with 500")],
+    [(429, "rate limit still held after 3 tries"), (500, r"failed \(tries: 3\), last with 500")],
 )
 def test_the_tries_are_counted(voyage: Voyage, make: Make, status: int, says: str) -> None:
     voyage.script = [refusal(status, "No.")] * 10
@@ -358,6 +379,41 @@ def test_a_rate_limit_of_an_hour_is_not_waited_out(voyage: Voyage, make: Make) -
     with pytest.raises(EmbeddingServiceError, match="wait 3600 s"):
         make()(["a text"])
     assert len(voyage.requests) == 1
+
+
+@pytest.mark.parametrize("zone", ["GMT", "-0000"])
+def test_the_service_may_name_a_date(voyage: Voyage, make: Make, zone: str) -> None:
+    past = f"Wed, 21 Oct 2015 07:28:00 {zone}"
+    voyage.script = [refusal(429, "Rate limit exceeded.", Retry_After=past)]
+    assert make(first_wait=3600)(["a text"]) == [vector_of("a text")]
+
+    future = f"Wed, 21 Oct 2099 07:28:00 {zone}"
+    voyage.script = [refusal(429, "Rate limit exceeded.", Retry_After=future)]
+    with pytest.raises(EmbeddingServiceError, match=r"asks to wait \d{10} s"):
+        make()(["a text"])
+    assert len(voyage.requests) == 3
+
+
+def test_a_retry_after_that_is_neither_is_passed_over(voyage: Voyage, make: Make) -> None:
+    voyage.script = [refusal(429, "Rate limit exceeded.", Retry_After="soon")]
+    assert make()(["a text"]) == [vector_of("a text")]
+
+
+@pytest.mark.parametrize("broken", [CUT, STALL])
+def test_a_broken_connection_loses_no_batch_that_was_paid(
+    voyage: Voyage, make: Make, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"text number {number}" for number in range(2001)]
+    embedder = make(timeout=2)
+    voyage.script = [None, None, broken]
+
+    with caplog.at_level(logging.WARNING, "crewai_mongodb_memory"):
+        assert embedder(texts) == [vector_of(text) for text in texts]
+
+    assert [len(sent) for sent in voyage.sent] == [1000, 1000, 1, 1]
+    assert embedder.total_tokens == 2001 * 3
+    (record,) = caplog.records
+    assert record.getMessage() == "Voyage did not answer: trying again in 0.01 s (1 of 6)."
 
 
 def test_only_the_batch_that_failed_is_sent_again(voyage: Voyage, make: Make) -> None:
@@ -399,25 +455,52 @@ def test_a_refused_key_is_told_without_the_key(
     assert len(voyage.requests) == 1
 
 
-def test_a_cut_connection_is_told_and_not_tried_again(voyage: Voyage, make: Make) -> None:
-    voyage.script = [CUT]
+def test_a_connection_that_is_cut_again_and_again_is_told(voyage: Voyage, make: Make) -> None:
+    voyage.script = [CUT] * 10
 
-    with pytest.raises(EmbeddingServiceError, match="cut the connection"):
+    with pytest.raises(EmbeddingServiceError, match=r"cut the connection \(tries: 3\)"):
+        make(max_retries=2)(["a text"])
+    assert len(voyage.requests) == 3
+
+
+def test_a_slow_service_is_told(voyage: Voyage, make: Make) -> None:
+    voyage.script = [STALL] * 10
+
+    with pytest.raises(EmbeddingServiceError, match=r"did not answer in time \(tries: 2\)"):
+        make(timeout=0.2, max_retries=1)(["a text"])
+    assert len(voyage.requests) == 2
+
+
+def test_a_service_that_is_not_there_is_told(make: Make) -> None:
+    with pytest.raises(EmbeddingServiceError, match=r"cannot be reached .*tries: 2"):
+        make(base_url="http://127.0.0.1:1/v1", max_retries=1)(["a text"])
+
+
+def test_an_address_that_is_none_is_told_at_once(make: Make) -> None:
+    with pytest.raises(EmbeddingServiceError, match=r"cannot be reached .*tries: 1.*base_url"):
+        make(base_url="voyage.example")(["a text"])
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (200, r"could not be read \(HTTP 200, no JSON\): check that base_url"),
+        (404, r"refuses the request with 404: check the key and base_url"),
+    ],
+)
+def test_a_page_instead_of_an_answer_is_told(
+    voyage: Voyage, make: Make, status: int, says: str
+) -> None:
+    voyage.script = [(status, {"Content-Type": "text/html"}, "<html>Please log in.</html>")]
+
+    with pytest.raises(EmbeddingServiceError, match=says):
         make()(["a text"])
     assert len(voyage.requests) == 1
 
 
-def test_a_slow_service_is_told(voyage: Voyage, make: Make) -> None:
-    voyage.script = [STALL]
-
-    with pytest.raises(EmbeddingServiceError, match="did not answer in time"):
-        make(timeout=0.2)(["a text"])
-    assert len(voyage.requests) == 1
-
-
-def test_a_service_that_is_not_there_is_told(make: Make) -> None:
-    with pytest.raises(EmbeddingServiceError, match="cannot be reached"):
-        make(base_url="http://127.0.0.1:1/v1")(["a text"])
+def test_a_model_that_runs_on_this_machine_says_what_it_needs(make: Make) -> None:
+    with pytest.raises(EmbeddingServiceError, match=r"'voyage-4-nano' runs on this machine"):
+        make("voyage-4-nano")(["a text"])
 
 
 @pytest.mark.parametrize("content", [{}, {"data": 3, "usage": {"total_tokens": 1}}])
