@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,14 +17,15 @@ from pymongo.database import Database
 
 from crewai_mongodb_memory import filters, pipelines, schema, search
 from crewai_mongodb_memory.connection import Connection
-from crewai_mongodb_memory.errors import VectorIndexError
+from crewai_mongodb_memory.errors import InvalidInputError, MongoDBMemoryError, VectorIndexError
 from crewai_mongodb_memory.filters import Filter
 from crewai_mongodb_memory.indexes import (
     POLL_SECONDS,
     VectorIndex,
-    create_indexes,
     try_create_indexes,
 )
+from crewai_mongodb_memory.locks import ProcessLock
+from crewai_mongodb_memory.log import log_once
 from crewai_mongodb_memory.values import text, utc, vector
 from crewai_mongodb_memory.writes import upsert
 
@@ -76,7 +76,7 @@ class MongoDBStorageBackend:
         vectors_in_results: bool = True,
         **client_kwargs: Any,
     ) -> None:
-        fields = tuple(filters.metadata_path(field) for field in metadata_filter_fields)
+        fields = filters.metadata_paths(metadata_filter_fields)
         self.connection = Connection(connection_string, client_kwargs)
         self._database_name = database_name
         self._collection_name = collection_name
@@ -84,7 +84,7 @@ class MongoDBStorageBackend:
         self._vectors_in_results = vectors_in_results
         self._index = VectorIndex(vector_search_index, fields)
         self.indexed: set[str] = set()  # the collections whose indexes are known to be there
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._again = functools.partial(
             type(self),
             connection_string,
@@ -289,8 +289,9 @@ class MongoDBStorageBackend:
         found = self._nearest(
             query_embedding, scope_prefix, match, limit, with_vectors=self._vectors_in_results
         )
-        scored = [(schema.to_record(d), search.cosine(d[pipelines.SCORE_FIELD])) for d in found]
-        return [(record, score) for record, score in scored if score >= min_score]
+        scored = ((d, search.cosine(d[pipelines.SCORE_FIELD])) for d in found)
+        near = [(_readable(d), score) for d, score in scored if score >= min_score]
+        return [(record, score) for record, score in near if record]
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
         """Return the record of that id with its vector, or None if there is none.
@@ -436,27 +437,31 @@ class MongoDBStorageBackend:
             VectorIndexError: If the server has no vector search or no room for the index, the
                 index there is another, or it is not ready in time; the message has its status.
         """
-        with self.connection.explained(), self._lock:
-            create_indexes(self.collection, schema.MEMORY_INDEXES)
-            self._index.ensure(self.collection, wait, timeout)
-            self.indexed.add(self._collection_name)
+        with self.connection.explained():
+            with self._lock:
+                try_create_indexes(self.collection, schema.MEMORY_INDEXES)
+                self._index.declare(self.collection)
+                self.indexed.add(self._collection_name)
+            if wait:
+                self._index.wait(self.collection, timeout)
 
     def wait_until_searchable(self, record: MemoryRecord, timeout: float = 60.0) -> None:
         """Return when search finds a saved record: on Atlas it follows the writes with a delay.
 
         Args:
-            record: The record, with its embedding.
+            record: The record.
             timeout: How many seconds to wait at most.
 
         Raises:
             VectorIndexError: If it is not found in time.
+            InvalidInputError: If neither the record nor what is stored has an embedding.
         """
         deadline = time.monotonic() + timeout
+        query = record.embedding or self._stored_vector(record.id)
+        if not query:
+            raise InvalidInputError(f"Record {record.id!r} has no embedding: no search finds it")
         while True:
-            found = self._nearest(
-                record.embedding or [], record.scope, {}, pipelines.MIN_CANDIDATES, False
-            )
-            if any(near["_id"] == record.id for near in found):
+            if self._nearest(query, record.scope, {"_id": {"$eq": record.id}}, 1, False):
                 return
             if time.monotonic() >= deadline:
                 raise VectorIndexError(
@@ -479,12 +484,18 @@ class MongoDBStorageBackend:
         if limit < 1:
             return []
         with self._memories(prepare=True) as memories:
+            self._index.look_again(memories)
             if self._index.problem:
                 raise VectorIndexError(self._index.problem)
             found = search.run(memories, self._index, query, match, limit, with_vectors)
-            if not found:
-                self._index.warn_if_not_ready(memories)
+            if not found and self._index.is_missing(memories):
+                self.indexed.discard(self._collection_name)  # dropped since, with its collection
+                self._prepare()
         return found
+
+    def _stored_vector(self, record_id: str) -> list[float]:
+        stored = self.get_record(record_id)
+        return (stored.embedding if stored else None) or []
 
     @contextmanager
     def _memories(self, prepare: bool = False) -> Iterator[Collection[dict[str, Any]]]:
@@ -511,3 +522,12 @@ class MongoDBStorageBackend:
 
     def _by_id(self, record_id: str) -> Filter:
         return {"_id": record_id, **self._subtree(None)}
+
+
+def _readable(document: dict[str, Any]) -> MemoryRecord | None:
+    """Return a document as a record, or log why not: CrewAI takes a failed search for no memory."""
+    try:
+        return schema.to_record(document)
+    except MongoDBMemoryError as error:
+        log_once(str(error))
+        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,21 +14,28 @@ from pymongo.driver_info import DriverInfo
 from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
+    InvalidOperation,
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
 )
 
 from crewai_mongodb_memory.errors import MemoryConnectionError
+from crewai_mongodb_memory.locks import ProcessLock
 
 APP_NAME = "devrel-integ-crewai-python"
 DRIVER_NAME = "crewai-mongodb-memory"
+SYSTEM_DATABASES = frozenset({"", "admin", "config", "local"})
 
 # An agent that waits half a minute for a wrong address looks hung; together these stay under 10 s.
 DEFAULT_TIMEOUTS = {"serverSelectionTimeoutMS": 8_000, "connectTimeoutMS": 5_000}
 
+SECRET_OPTIONS = re.compile(r"(?i)(authMechanismProperties|tlsCertificateKeyFilePassword)=[^&]*")
+
 AUTHENTICATION_FAILED = 18
 ATLAS_ERROR = 8000
+REFUSED_LOGIN = re.compile(r"(?i)bad auth|authentication ?failed")
+CLOSED = "This backend is closed: make a new MongoDBStorageBackend, or close it later"
 
 
 class Connection:
@@ -55,7 +61,7 @@ class Connection:
         self._client: MongoClient[dict[str, Any]] | None = None
         self._owner = os.getpid()
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def __reduce__(self) -> tuple[type[Connection], tuple[str, dict[str, Any]]]:
         return Connection, (self._uri, self._client_kwargs)
@@ -70,9 +76,7 @@ class Connection:
         """
         with self._lock:
             if self._closed:
-                raise MemoryConnectionError(
-                    "This backend is closed: make a new MongoDBStorageBackend, or close it later"
-                )
+                raise MemoryConnectionError(CLOSED)
             if self._client is None or self._owner != os.getpid():
                 self._client, self._owner = self._build(), os.getpid()
             return self._client
@@ -93,7 +97,14 @@ class Connection:
         """
         try:
             yield
+        except InvalidOperation:
+            if not self._closed:
+                raise
+            raise MemoryConnectionError(CLOSED) from None
         except ServerSelectionTimeoutError as error:
+            # The driver's monitor logs in too, and what it is told hides behind a timeout.
+            if REFUSED_LOGIN.search(str(error)):
+                raise self._refused() from error
             raise MemoryConnectionError(
                 f"Cannot reach MongoDB at {self.masked_uri}: check the address and that the server "
                 "runs, and on Atlas that this machine's IP address is on the access list (Network "
@@ -109,10 +120,13 @@ class Connection:
         except OperationFailure as error:
             if not _is_refused_login(error):
                 raise
-            raise MemoryConnectionError(
-                f"MongoDB at {self.masked_uri} refuses the credentials: check the user name, the "
-                "password (special characters percent-encoded) and authSource"
-            ) from error
+            raise self._refused() from error
+
+    def _refused(self) -> MemoryConnectionError:
+        return MemoryConnectionError(
+            f"MongoDB at {self.masked_uri} refuses the credentials: check the user name, the "
+            "password (special characters percent-encoded) and authSource"
+        )
 
     def _build(self) -> MongoClient[dict[str, Any]]:
         ours = {"appname", "driver"}
@@ -123,7 +137,13 @@ class Connection:
             return MongoClient(
                 self._uri, appname=APP_NAME, driver=DriverInfo(DRIVER_NAME), **options
             )
-        except (PyMongoError, ValueError, TypeError) as error:
+        except (PyMongoError, ValueError, TypeError, OSError) as error:
+            # A connection string with an unknown option is only warned about.
+            if unknown := [name for name in options if f"option: {name}." in str(error)]:
+                raise MemoryConnectionError(
+                    f"Unknown option {unknown[0]!r}: MongoDBStorageBackend passes it to "
+                    "MongoClient, which does not know it. Check its spelling, or leave it out"
+                ) from None
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> MemoryConnectionError:
@@ -140,20 +160,22 @@ class Connection:
 
 
 def named_database(uri: str) -> str | None:
-    """Return the database that a connection string names, or None where it names none."""
+    """Return the database that a connection string names, or None where it names none.
+
+    `admin` says where a user is known, and not where memories shall lie.
+    """
     path = uri.partition("://")[2].partition("?")[0].partition("/")[2]
-    return unquote(path) or None
+    name = unquote(path)
+    return None if name in SYSTEM_DATABASES else name
 
 
 def mask(uri: str) -> str:
     """Return a connection string in which `***` stands for the password and other secrets."""
     scheme, _, rest = uri.partition("://")
+    rest = SECRET_OPTIONS.sub(r"\1=***", rest)  # first, since a secret may hold an @ too
     userinfo, at, address = rest.rpartition("@")
     if at:
         userinfo = userinfo.partition(":")[0] + (":***" if ":" in userinfo else "")
-    address = re.sub(
-        r"(?i)(authMechanismProperties|tlsCertificateKeyFilePassword)=[^&]*", r"\1=***", address
-    )
     return f"{scheme}://{userinfo}{at}{address}"
 
 
@@ -167,5 +189,5 @@ def _options_in(uri: str) -> set[str]:
 
 def _is_refused_login(error: OperationFailure) -> bool:
     if error.code == ATLAS_ERROR:
-        return "auth" in str(error).lower()
+        return bool(REFUSED_LOGIN.search(str(error)))
     return error.code == AUTHENTICATION_FAILED

@@ -171,22 +171,27 @@ class ConversationMemory:
     def history_text(self, max_turns: int | None = None) -> str:
         """Return the last turns as text for a prompt, one `role: content` per turn.
 
-        Turns without content (tool calls) are left out.
+        Turns without content (tool calls) are left out. Further lines of a turn are indented, so
+        that no text can pass for a turn of another role.
 
         Args:
             max_turns: How many of the last turns; the object's `max_turns` if not given.
         """
         turns = self.recent_turns(max_turns)
-        return "\n".join(f"{t.role}: {t.content}" for t in turns if t.content is not None)
+        told = [f"{t.role}: {t.content}" for t in turns if t.content is not None]
+        return "\n".join("\n  ".join(turn.splitlines()) for turn in told)
 
     def count(self) -> int:
-        """Return how many turns the session has."""
+        """Return how many turns the session has, reading its first and its last bucket."""
         with self._backend.connection.explained():
-            newest = self.collection.find_one(self._session, {"end_turn": 1}, sort=NEWEST_FIRST)
-        return newest["end_turn"] if newest else 0
+            ends = list(self.collection.aggregate(self._ends()))
+        return ends[0]["last"] - ends[0]["first"] + 1 if ends else 0
 
     def clear(self) -> None:
-        """Delete the session's transcript. Other sessions stay."""
+        """Delete the session's transcript. Other sessions stay.
+
+        A turn that another writer is adding meanwhile may stay, with the number that it had.
+        """
         with self._backend.connection.explained():
             self.collection.delete_many(self._session)
 
@@ -202,7 +207,6 @@ class ConversationMemory:
                 "bucket, so store the text elsewhere and say in the turn where"
             )
         with self._backend.connection.explained():
-            self._ensure_index()
             for _ in range(APPEND_ATTEMPTS):
                 newest = self._append_to_newest(turns, size)
                 if newest and not newest.get("closed"):
@@ -253,6 +257,10 @@ class ConversationMemory:
     def _insert_after(
         self, newest: dict[str, Any] | None, turns: list[dict[str, Any]]
     ) -> list[Turn]:
+        if newest is None:
+            # For each session's first bucket anew: the collection may have been dropped meanwhile,
+            # and without its unique index two writers make the same bucket.
+            create_indexes(self.collection, CONVERSATION_INDEXES)
         last = newest or {"bucket_seq": -1, "end_turn": 0}
         start = last["end_turn"] + 1
         numbers = range(start, start + len(turns))
@@ -287,10 +295,15 @@ class ConversationMemory:
             {"$replaceWith": "$turns"},
         ]
 
-    def _ensure_index(self) -> None:
-        if self._collection_name not in self._backend.indexed:
-            create_indexes(self.collection, CONVERSATION_INDEXES)
-            self._backend.indexed.add(self._collection_name)
+    def _ends(self) -> list[dict[str, Any]]:
+        """Return the pipeline whose one row has the numbers of the first and of the last turn."""
+
+        def end(direction: int) -> list[dict[str, Any]]:
+            return [{"$match": self._session}, {"$sort": {"bucket_seq": direction}}, {"$limit": 1}]
+
+        first = {"coll": self._collection_name, "pipeline": end(1)}
+        ends = {"first": {"$min": "$start_turn"}, "last": {"$max": "$end_turn"}}
+        return [*end(-1), {"$unionWith": first}, {"$group": {"_id": None, **ends}}]
 
 
 def _turn_document(role: str, content: str | None, fields: dict[str, Any]) -> dict[str, Any]:

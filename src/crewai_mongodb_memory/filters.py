@@ -6,7 +6,7 @@ expression is never run as an operator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -78,6 +78,15 @@ def metadata(conditions: Mapping[str, Any]) -> Filter:
         f"metadata.{metadata_path(key)}": _condition(key, value)
         for key, value in conditions.items()
     }
+
+
+def metadata_paths(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return metadata keys that a filter can name, each once.
+
+    Raises:
+        InvalidInputError: If it is no list of keys, or one of them cannot be named.
+    """
+    return tuple(dict.fromkeys(map(metadata_path, texts(keys, "metadata_filter_fields"))))
 
 
 def metadata_path(key: str) -> str:

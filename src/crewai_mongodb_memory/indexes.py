@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,6 +27,9 @@ SEARCH_NOT_ENABLED = 31082
 POLL_SECONDS = 0.5
 # An empty search is often just that, so an index that was ready is looked at again this seldom.
 LOOK_AGAIN_SECONDS = 60.0
+# What keeps searches from working may be a moment's: it is looked at again this soon.
+RETRY_SECONDS = 5.0
+LACKING_PATH = re.compile(r"[Pp]ath '([^']+)' needs to be indexed")
 
 
 def create_indexes(collection: Documents, definitions: Iterable[Mapping[str, Any]]) -> None:
@@ -78,6 +82,12 @@ class VectorIndex:
         self.problem: str | None = None
         self._next_look = 0.0
 
+    def look_again(self, collection: Documents) -> None:
+        """Prepare once more if searches could not work some seconds ago: they may by now."""
+        if self.problem and time.monotonic() >= self._next_look:
+            self.problem = None
+            self.prepare(collection)
+
     def prepare(self, collection: Documents) -> None:
         """Create the index if it is missing, without waiting; never change one that is there.
 
@@ -89,6 +99,7 @@ class VectorIndex:
             # Who may not look at indexes may still search them.
             if not _is_forbidden(problem.__cause__):
                 self.problem = str(problem)
+                self._next_look = time.monotonic() + RETRY_SECONDS
             log_once(f"{collection.full_name}: {problem}")
             return
         if missing:
@@ -98,28 +109,64 @@ class VectorIndex:
                 f"{', '.join(missing)}; call ensure_vector_index() once to add it"
             )
 
-    def ensure(self, collection: Documents, wait: bool, timeout: float) -> None:
-        """Create the index or add the filter paths that it lacks, and wait until it answers.
+    def declare(self, collection: Documents) -> bool:
+        """Create the index or add the filter paths that it lacks; return whether it lacked any.
 
         Raises:
-            VectorIndexError: If that cannot be, or takes longer than `timeout` seconds.
+            VectorIndexError: If that cannot be.
         """
-        if missing := self._create_or_compare(collection):
+        missing = self._create_or_compare(collection)
+        if missing:
             self._add_filter_paths(collection, missing)
-        if wait:
-            self._wait(collection, timeout)
-            self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
         self.problem = None
         self.filter_paths = frozenset(_filter_paths(self.definition["fields"]))
+        return bool(missing)
 
-    def warn_if_not_ready(self, collection: Documents) -> None:
-        """Log why a search found nothing, if the index is why: Atlas answers then without error."""
+    def wait(self, collection: Documents, timeout: float) -> None:
+        """Wait until the index answers, with every filter path.
+
+        Raises:
+            VectorIndexError: If that takes longer than `timeout` seconds, or cannot be.
+        """
+        deadline = time.monotonic() + timeout
+        self._wait(collection, timeout, deadline)
+        # Another process that declared its own paths at the same moment may have lost ours.
+        while self.declare(collection):
+            self._wait(collection, timeout, deadline)
+        self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
+
+    def do_without(self, error: OperationFailure) -> bool:
+        """Stop filtering inside the search by a path that the server's index lacks.
+
+        So it is while an updated index is being built, or when another program replaced it.
+
+        Args:
+            error: What the server said to a search.
+
+        Returns:
+            Whether that was the reason, so that the search can be tried again.
+        """
+        lacking = LACKING_PATH.search(str(error))
+        if not lacking or lacking[1] not in self.filter_paths:
+            return False
+        self.filter_paths -= {lacking[1]}
+        log_once(
+            f"The vector index {self.name!r} has no filter path for {lacking[1]} (yet), so it is "
+            "filtered after the search, which costs more; call ensure_vector_index() to add it"
+        )
+        return True
+
+    def is_missing(self, collection: Documents) -> bool:
+        """Tell whether a search found nothing since there is no index; log if it is not ready.
+
+        Atlas answers both with an empty result and no error.
+        """
         if time.monotonic() < self._next_look:
-            return
+            return False
         try:
             found = self._find(collection)
         except VectorIndexError:
-            return  # not allowed to look
+            return False  # not allowed to look
         if _is_ready(found):
             self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
         else:
@@ -128,6 +175,7 @@ class VectorIndex:
                 f"{self.name!r} is not ready (status: {_status(found)}); call "
                 "ensure_vector_index() before the crew runs"
             )
+        return found is None
 
     def explain(self, error: OperationFailure) -> VectorIndexError:
         """Return the server's refusal of a search command as an error that says what to do."""
@@ -161,7 +209,9 @@ class VectorIndex:
 
     def _find(self, collection: Documents) -> Mapping[str, Any] | None:
         try:
-            return next(iter(collection.list_search_indexes(self.name)), None)
+            listed = collection.list_search_indexes(self.name)
+            # One that is being deleted lingers in the list for a while.
+            return next((one for one in listed if one.get("status") != "DELETING"), None)
         except OperationFailure as error:
             raise self.explain(error) from error
 
@@ -191,9 +241,10 @@ class VectorIndex:
         except OperationFailure as error:
             raise self.explain(error) from error
 
-    def _wait(self, collection: Documents, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+    def _wait(self, collection: Documents, timeout: float, deadline: float) -> None:
         while not _is_ready(found := self._find(collection)):
+            if found is None:
+                self._create(collection)
             if _status(found) == "FAILED":
                 raise VectorIndexError(
                     f"Building the vector index {self.name!r} failed: drop it and call this again. "

@@ -27,6 +27,10 @@ ROOT = "/"
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=False, uuid_representation=UuidRepresentation.STANDARD
 )
+# Every prefix of a scope is stored, so a long one with many names would take megabytes.
+MAX_SCOPE_LENGTH = 2_000
+MAX_SCOPE_DEPTH = 100
+
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 
 
@@ -115,11 +119,22 @@ def normalize_scope(scope: str | None) -> str:
         scope: A path such as `"/app/sub"`, `"app//sub/"`; None, `""` and `"/"` are the root.
 
     Raises:
-        InvalidInputError: If it is no text that MongoDB can store.
+        InvalidInputError: If it is no text that MongoDB can store, or longer than 2,000
+            characters or 100 names: every prefix of it is stored.
     """
     if scope is None:
         return ROOT
-    return ROOT + "/".join(scope_segments(text(scope, "the scope")))
+    if len(text(scope, "the scope")) > MAX_SCOPE_LENGTH:
+        raise InvalidInputError(
+            f"the scope has {len(scope):,} characters, and may have {MAX_SCOPE_LENGTH:,}: put what "
+            "is long into the content or the metadata"
+        )
+    segments = scope_segments(scope)
+    if len(segments) > MAX_SCOPE_DEPTH:
+        raise InvalidInputError(
+            f"the scope is {len(segments):,} names deep, and may be {MAX_SCOPE_DEPTH}: {scope[:50]}"
+        )
+    return ROOT + "/".join(segments)
 
 
 def scope_segments(scope: str) -> list[str]:
@@ -144,7 +159,7 @@ def confine_scope(scope: str | None, scope_root: str) -> str:
     `/tenants/a/tenants/b`; `/tenants/a/notes` stays as it is.
     """
     path = normalize_scope(scope)
-    if scope_root in (ROOT, *scope_ancestors(path)):
+    if scope_root == ROOT or f"{path}/".startswith(f"{scope_root}/"):
         return path
     return normalize_scope(f"{scope_root}/{path}")
 
@@ -208,26 +223,33 @@ def to_record(document: dict[str, Any]) -> MemoryRecord:
     """Return the record that a document of the collection `memories` holds, its vector included.
 
     Raises:
-        MongoDBMemoryError: If a required field is missing, as in a document that other code wrote.
+        MongoDBMemoryError: If a required field is missing or another type than it must be, as in a
+            document that other code wrote.
     """
     if missing := [name for name in REQUIRED_MEMORY_FIELDS if name not in document]:
         raise MongoDBMemoryError(
             f"The document {document.get('_id')!r} is no memory: it lacks {', '.join(missing)}. "
             "Other code wrote it: give it those fields, or delete it"
         )
-    return MemoryRecord(
-        id=document["_id"],
-        content=document["content"],
-        scope=document["scope"],
-        categories=document.get("categories") or [],
-        metadata=document.get("metadata") or {},
-        importance=document.get("importance", 0.5),
-        created_at=document["created_at"],
-        last_accessed=document["last_accessed"],
-        embedding=document.get("embedding"),
-        source=document.get("source"),
-        private=document.get("private", False),
-    )
+    try:
+        return MemoryRecord(
+            id=document["_id"],
+            content=document["content"],
+            scope=document["scope"],
+            categories=document.get("categories") or [],
+            metadata=document.get("metadata") or {},
+            importance=document.get("importance", 0.5),
+            created_at=document["created_at"],
+            last_accessed=document["last_accessed"],
+            embedding=document.get("embedding"),
+            source=document.get("source"),
+            private=document.get("private", False),
+        )
+    except ValueError as error:  # pydantic's is one
+        raise MongoDBMemoryError(
+            f"The document {document['_id']!r} is no memory. Other code wrote it: mend or delete "
+            f"it. {' '.join(str(error).split())}"
+        ) from error
 
 
 def document_bytes(document: dict[str, Any]) -> int:

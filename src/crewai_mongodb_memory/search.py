@@ -10,6 +10,7 @@ from typing import Any
 
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from crewai_mongodb_memory import filters, pipelines
 from crewai_mongodb_memory.filters import Filter
@@ -17,6 +18,9 @@ from crewai_mongodb_memory.indexes import VectorIndex
 from crewai_mongodb_memory.log import log_once
 
 Documents = Collection[dict[str, Any]]
+
+# The one that $vectorSearch takes, whatever the connection string says.
+LOCAL = ReadConcern("local")
 
 OVERLOADED = 489
 ATTEMPTS = 3
@@ -34,7 +38,8 @@ def run(
     """Return the nearest documents that match, the nearest first.
 
     Conditions on declared filter paths are applied inside `$vectorSearch`. Others are matched
-    after it, and the search is widened until `limit` documents are found or there are no more.
+    after it, and the search is widened until `limit` documents are found, there are no more, or
+    the 10,000 nearest have been looked at, which is as far as `$vectorSearch` goes.
 
     Args:
         memories: The collection.
@@ -62,6 +67,8 @@ def run(
         _tell_what_to_declare(memories, index, after)
         return _widening(memories, ask, after, limit)
     except OperationFailure as error:
+        if index.do_without(error):
+            return run(memories, index, query, match, limit, with_vectors)
         problem = index.explain(error)
         log_once(str(problem))
         raise problem from error
@@ -81,7 +88,7 @@ def _is_prefilter(index: VectorIndex, path: str, condition: Filter) -> bool:
 
 
 def _tell_what_to_declare(memories: Documents, index: VectorIndex, after: Filter) -> None:
-    for path in after.keys() - index.filter_paths:
+    for path in after.keys() - index.filter_paths - {"_id"}:
         log_once(
             f"{memories.full_name}: {path} is filtered after the search, which costs more; declare "
             f"it once by metadata_filter_fields=({path.removeprefix('metadata.')!r},)",
@@ -97,12 +104,19 @@ def _widening(
 ) -> list[dict[str, Any]]:
     """Search wider and wider; no document is fetched twice."""
     found: list[dict[str, Any]] = []
-    most = min(memories.estimated_document_count(), pipelines.MAX_CANDIDATES)
+    memories_there = memories.estimated_document_count()
+    most = min(memories_there, pipelines.MAX_CANDIDATES)
     width = max(WIDEN_BY * limit, pipelines.MIN_CANDIDATES)
     while True:
         width = min(width, pipelines.MAX_CANDIDATES)
         unseen = {**after, "_id": {"$nin": [d["_id"] for d in found]}} if found else after
         found += _aggregate(memories, ask(unseen, width, limit - len(found)))
+        if len(found) < limit and width == pipelines.MAX_CANDIDATES < memories_there:
+            log_once(
+                f"{memories.full_name}: a filter on {', '.join(after)} was tried on the "
+                f"{width:,} nearest records alone, and may have missed others: declare it by "
+                "metadata_filter_fields"
+            )
         if len(found) >= limit or width >= most:
             return sorted(found, key=lambda d: d[pipelines.SCORE_FIELD], reverse=True)
         width *= WIDEN_BY
@@ -110,6 +124,7 @@ def _widening(
 
 def _aggregate(memories: Documents, pipeline: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run a search again, a little later, when the server says that it is overloaded."""
+    memories = memories.with_options(read_concern=LOCAL)
     for attempt in range(1, ATTEMPTS):
         try:
             return list(memories.aggregate(pipeline))

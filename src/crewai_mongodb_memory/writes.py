@@ -48,10 +48,10 @@ def _bulk_write(memories: Documents, upserts: Mapping[str, Upsert]) -> dict[str,
 
 def _not_stored(refused: Mapping[str, dict[str, Any]], total: int) -> RecordsNotStoredError:
     record_id, error = next(iter(refused.items()))
-    outside = error["code"] == DUPLICATE_KEY
+    outside = error["code"] == DUPLICATE_KEY and "_id" in error.get("keyPattern", {"_id": 1})
     reason = "its id belongs to a record outside scope_root" if outside else error.get("errmsg")
     return RecordsNotStoredError(
-        f"{len(refused)} of {total} records were not stored (the others are, and saving again is "
-        f"safe). Record {record_id!r}: {reason}",
+        f"{len(refused)} of {total} records were not stored; any others are, and saving again is "
+        f"safe. Record {record_id!r}: {reason}",
         list(refused),
     )
