@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from crewai_mongodb_memory import (
     MongoDBStorageBackend,
     RecordsNotStoredError,
 )
+from crewai_mongodb_memory.connection import mask
 
 QUERY = unit(1)
 INDIA = dt.timezone(dt.timedelta(hours=5, minutes=30))
@@ -311,6 +313,52 @@ def test_D13_a_malformed_address_is_told_without_the_password(uri: str) -> None:
     assert "s3cret" not in str(e.value).partition("?")[0]
     assert "s3" not in str(e.value).partition("?")[0]
     assert e.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("uri", "masked"),
+    [
+        ("mongodb://h/?x=1", "mongodb://h/?x=1"),
+        ("mongodb://u@h/", "mongodb://u@h/"),
+        ("mongodb://u:p?q=1&r@h/?x=1", "mongodb://u:***@h/?x=1"),
+        ("mongodb://u:p/?@h/?x=a", "mongodb://u:***@h/?x=a"),
+        (
+            "mongodb://u:p@h/?tlsCertificateKeyFilePassword=a@b&x=1",
+            "mongodb://u:***@h/?tlsCertificateKeyFilePassword=***&x=1",
+        ),
+        (
+            "mongodb://h/?x=1&authmechanismproperties=AWS_SESSION_TOKEN:a?b@c",
+            "mongodb://h/?x=1&authmechanismproperties=***",
+        ),
+    ],
+)
+def test_D13_secrets_are_masked(uri: str, masked: str) -> None:
+    assert mask(uri) == masked
+
+
+@pytest.mark.parametrize("option", ["dimensions", "maxPoolSizes"])
+def test_D13_an_unknown_option_is_named(option: str) -> None:
+    backend = MongoDBStorageBackend("mongodb://u:s3cret@h/", **{option: 1536})
+    with pytest.raises(
+        MemoryConnectionError, match=f"Unknown option '{option}': .*MongoClient"
+    ) as e:
+        backend.count()
+    assert "s3cret" not in str(e.value)
+    assert e.value.__suppress_context__
+
+
+def test_D13_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.pem"
+    backend = MongoDBStorageBackend(
+        "mongodb://u:s3cret@h/",
+        tlsCertificateKeyFile=str(absent),
+        tlsCertificateKeyFilePassword="s3cret",
+    )
+    with pytest.raises(
+        MemoryConnectionError, match=r"check the address and the options.*absent"
+    ) as e:
+        backend.count()
+    assert "s3cret" not in str(e.value)
 
 
 @pytest.mark.parametrize("uri", ["", "localhost:27017", "http://host", None, 7])
