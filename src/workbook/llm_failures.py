@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from workbook import keys
 
-#: The packages whose errors come from a model's provider, or from the way to it.
-CLIENTS = frozenset({"openai", "anthropic", "google", "litellm", "botocore", "httpx"})
+#: The packages whose errors come from a model's provider.
+CLIENTS = frozenset({"openai", "anthropic", "google", "litellm", "botocore"})
+#: What they send requests with, and so do others: it counts beside them or in a call of CrewAI's.
+TRANSPORT = "httpx"
 OFFLINE = "To go on offline, unset MODEL and start again: the scripted model needs no key."
 #: Said when a model refuses tools and CrewAI goes on without them.
 IN_WRITING = (
@@ -47,8 +50,10 @@ def explain(error: BaseException) -> str | None:
     chain = list(_causes(error))
     if any(NO_ANSWER.match(str(each)) for each in chain):
         return f"{_model()} answered with nothing: try another MODEL. {OFFLINE}"
-    own = [each for each in chain if _package(each) in CLIENTS]
-    return f"{_reason(own)}. {OFFLINE}" if own else None
+    if not any(_package(each) in CLIENTS or _is_of_a_call(each) for each in chain):
+        return None
+    own = [each for each in chain if _package(each) in CLIENTS | {TRANSPORT}]
+    return f"{_reason(own)}. {OFFLINE}"
 
 
 def refuses_tools(message: str) -> bool:
@@ -88,7 +93,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while each is not None and id(each) not in seen:
         seen.add(id(each))
         yield each
-        each = each.__cause__ or each.__context__
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+def _is_of_a_call(error: BaseException) -> bool:
+    """Return whether a request failed within CrewAI's call of a model, its client passing it on."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return _package(error) == TRANSPORT and any(
+        frame.f_globals.get("__name__", "").startswith("crewai.llms.") for frame in frames
+    )
 
 
 def _package(error: BaseException) -> str:

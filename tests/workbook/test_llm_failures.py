@@ -6,8 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import openai_server
 import pytest
 from crewai import LLM, Agent, Crew, Task
@@ -57,6 +61,26 @@ def crew(model: LLM) -> Crew:
     return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
 
 
+@contextmanager
+def cut_short() -> Iterator[str]:
+    """Serve an answer that ends before its end."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
 @pytest.mark.parametrize(("refusal", "said"), SAID, ids=lambda value: getattr(value, "code", ""))
 def test_a_refusal_is_one_sentence_with_the_way_offline(refusal: Refusal, said: str) -> None:
     with serving(refusal) as (url, _), pytest.raises(Exception, match=r".") as raised:
@@ -78,6 +102,34 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
     said = llm_failures.explain(raised.value) or ""
     assert said.startswith("openai/local cannot be reached: check the network and MODEL_BASE_URL.")
+
+
+def test_a_connection_that_breaks_within_an_answer() -> None:
+    """The provider's client passes this one on as it is."""
+    with cut_short() as url, pytest.raises(httpx.TransportError) as raised:
+        LLM(model="openai/local", base_url=url, api_key=KEY, max_retries=0, stream=True).call("Hi.")
+
+    said = llm_failures.explain(raised.value) or ""
+    assert said.startswith("openai/local failed: ")
+
+
+def test_a_request_of_others_is_not_the_model_s() -> None:
+    with pytest.raises(httpx.ConnectError) as raised:
+        httpx.get(NOWHERE)
+
+    assert llm_failures.explain(raised.value) is None
+
+
+def test_a_cause_that_was_put_aside_does_not_count() -> None:
+    with pytest.raises(Exception, match=r".") as raised:
+        llm(NOWHERE).call("Hello.")
+
+    mine = ValueError("mine")
+    mine.__context__ = raised.value
+    assert llm_failures.explain(mine) is not None
+
+    mine.__suppress_context__ = True  # as `raise ... from None` does
+    assert llm_failures.explain(mine) is None
 
 
 def test_errors_of_others_are_not_explained() -> None:
