@@ -79,7 +79,7 @@ class VoyageEmbedder:
         model: The name of a Voyage model that can give 1024 dimensions.
         api_key: Voyage's key; None reads `VOYAGE_API_KEY`.
         base_url: Where the service is; None is the one that the key belongs to.
-        timeout: Seconds to wait for an answer.
+        timeout: Seconds to wait for an answer, at each try.
         max_retries: How often a request is sent again.
         first_wait: Seconds before the second try, when the service names none.
 

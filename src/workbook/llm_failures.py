@@ -100,7 +100,7 @@ def _is_of_a_call(error: BaseException) -> bool:
     """Return whether a request failed within CrewAI's call of a model, its client passing it on."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return _package(error) == TRANSPORT and any(
-        frame.f_globals.get("__name__", "").startswith("crewai.llms.") for frame in frames
+        frame.f_globals.get("__name__", "").startswith("crewai.llm") for frame in frames
     )
 
 
