@@ -86,7 +86,8 @@ def connect(database_name: str | None = None, *, quiet: bool = False) -> Connect
         A `Connection`, already tried: the server has answered.
 
     Raises:
-        ConnectError: When `MODEL` names a model that cannot be used.
+        ConnectError: When `MODEL` names a model that cannot be used, or CrewAI's folder cannot be
+            written.
         workbook.embedded.EmbeddedError: When the embedded database cannot be started.
         crewai_mongodb_memory.MemoryConnectionError: When the connection string is malformed, or
             its server is unreachable (after 10 seconds at most) or refuses the credentials.
@@ -127,7 +128,15 @@ def _uri_while_importing() -> str:
     with ThreadPoolExecutor(1) as background:
         # Colab gives out its secrets on the main thread alone: look there for a named one.
         starting = None if named_uri() else background.submit(embedded.start)
-        import crewai_mongodb_memory  # noqa: F401 - takes seconds
+        try:
+            import crewai_mongodb_memory  # noqa: F401 - takes seconds
+        except OSError as error:  # CrewAI makes its folder, in the workbook's, at import
+            if starting:
+                starting.result()  # says the same of that folder, and what to do
+            raise ConnectError(
+                f"CrewAI's folder cannot be made ({error}): set WORKBOOK_HOME to a folder that "
+                "can be written."
+            ) from error
 
         return starting.result().uri if starting else database_uri()
 

@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from workbook import embedded, paths
-from workbook.connect import database_uri
+from workbook.connect import DATABASE, database_uri
 
 NARROWEST, WIDEST = 60, 100
 SERVER_SELECTION_TIMEOUT_MS = 8_000
@@ -42,13 +42,13 @@ def main(argv: list[str] | None = None) -> int:
 
     Args:
         argv: `--session 1` or `--session 2` runs one session alone, in this process; `--database`
-            names another database than `crewai_memory`.
+            names another database than the connection string does.
     """
     options = _parser().parse_args(argv)
     if options.session:
         from workbook import demo_sessions
 
-        return demo_sessions.main(options.session, options.database)
+        return demo_sessions.main(options.session, options.database or None)
     try:
         return _run(options.database)
     except (embedded.EmbeddedError, UnreachableError, PyMongoError) as error:
@@ -60,11 +60,11 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m workbook demo", description=__doc__)
     parser.add_argument("--session", type=int, choices=(1, 2), help="run one session alone")
-    parser.add_argument("--database", default="crewai_memory", help="default: %(default)s")
+    parser.add_argument("--database", help="default: the connection string's, or crewai_memory")
     return parser
 
 
-def _run(database: str) -> int:
+def _run(database: str | None) -> int:
     _reach(database_uri())
     screen = console()
     screen.print(Panel(INTRODUCTION, title="The demo crew"))
@@ -75,9 +75,15 @@ def _run(database: str) -> int:
     with MongoClient[dict[str, Any]](
         database_uri(), serverSelectionTimeoutMS=SERVER_SELECTION_TIMEOUT_MS
     ) as client:
-        show_documents(screen, client[database])
+        show_documents(screen, client[database or _named(client)])
     screen.print(Panel(Text(NEXT_STEPS), title="What to do next"))
     return 0
+
+
+def _named(client: MongoClient[dict[str, Any]]) -> str:
+    """Return the database that the sessions chose: see `crewai_mongodb_memory.connection`."""
+    name = client.get_default_database(DATABASE).name
+    return DATABASE if name == "admin" else name
 
 
 def _reach(uri: str) -> None:
@@ -94,12 +100,12 @@ def _reach(uri: str) -> None:
         ) from error
 
 
-def _run_session(session: int, database: str) -> int:
+def _run_session(session: int, database: str | None) -> int:
     """Run a session in a new Python process that shares nothing with this one but the database."""
     command = [sys.executable, "-m", "workbook", "demo"]
     path = os.pathsep.join(filter(None, [str(paths.PROJECT / "src"), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [*command, "--session", str(session), "--database", database],
+        [*command, "--session", str(session), "--database", database or ""],
         env={**os.environ, "PYTHONPATH": path},
         check=False,
     ).returncode

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crewai_mongodb_memory import MongoDBMemoryError
-from workbook import crew, demo, llm_failures, steps
+from workbook import crew, demo, embedded, llm_failures, steps
 from workbook.connect import ConnectError, Connection, connect
 from workbook.corpus import CorpusError
 from workbook.embedded import EmbeddedError
@@ -30,12 +30,16 @@ class DemoError(Exception):
     """The demo cannot go on; the message says why."""
 
 
-def main(session: int, database: str) -> int:
+class LostError(DemoError):
+    """The embedded database is gone; the message says how to go on."""
+
+
+def main(session: int, database: str | None) -> int:
     """Run one session and return its exit code.
 
     Args:
         session: 1 or 2.
-        database: The database to work in.
+        database: The database to work in; None is the connection string's, or `crewai_memory`.
     """
     screen = demo.console()
     try:
@@ -47,6 +51,8 @@ def main(session: int, database: str) -> int:
 
 
 def _stop(error: Exception) -> int:
+    if isinstance(error, LostError):
+        return demo.stop(str(error))
     return demo.stop(f"{_sentence(error)} Run it again when that is solved.")
 
 
@@ -105,10 +111,19 @@ async def _run(
     def tell(step: steps.Step) -> None:
         show_step(step, screen, label)
         if step.kind == "failure":
-            _leave(DemoError(step.text))
+            _leave(_reason(connection, step))
 
     with steps.listening(tell):
         await kickoff()
+
+
+def _reason(connection: Connection, failed: steps.Step) -> DemoError:
+    if connection.capabilities.database == "embedded" and embedded.status() is None:
+        return LostError(
+            "The embedded database has stopped. Run it again, and it starts too; what was "
+            "acknowledged is still there."
+        )
+    return DemoError(failed.text)
 
 
 # Printing

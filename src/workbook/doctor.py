@@ -137,15 +137,23 @@ CHECKS: tuple[tuple[str, Callable[[Connection], str]], ...] = (
 )
 
 
-def check_contract(database_name: str) -> Finding:
-    """Verify every document of a database against the data contract; see `workbook.invariants`."""
+def check_contract(database_name: str | None = None) -> Finding:
+    """Verify every document of a database against the data contract; see `workbook.invariants`.
+
+    Args:
+        database_name: The database; None is the one that `connect()` works in.
+    """
     from workbook.connect import connect
     from workbook.invariants import violations
 
-    with connect(database_name, quiet=True) as connection:
-        broken = list(violations(connection.backend.database))
+    try:
+        with connect(database_name, quiet=True) as connection:
+            database = connection.backend.database
+            broken = list(violations(database))
+    except Exception as error:
+        return Finding(f"contract in {database_name!r}", False, embedded.mask(str(error)))
     seen = "\n".join(broken) or "every memory and every bucket is as EDD.md says"
-    return Finding(f"contract in {database_name!r}", not broken, seen)
+    return Finding(f"contract in {database.name!r}", not broken, seen)
 
 
 def report(found: Finding) -> str:
@@ -160,16 +168,17 @@ def main(argv: list[str]) -> int:
         "--check",
         metavar="DATABASE",
         nargs="?",
-        const="crewai_memory",
-        help="also verify every document of this database (crewai_memory) against EDD.md",
+        const="",
+        help="also verify every document of this database against EDD.md; not named, it is the "
+        "one that the connection string names, or crewai_memory",
     )
     arguments = parser.parse_args(argv)
     works = True
     for found in findings():
         print(report(found), flush=True)
         works &= found.works
-    if arguments.check and works:
-        found = check_contract(arguments.check)
+    if arguments.check is not None and works:
+        found = check_contract(arguments.check or None)
         print(report(found))
         works &= found.works
     return 0 if works else 1

@@ -261,3 +261,18 @@ def test_a_drop_drops_all_or_deletes_nothing(two: tuple[Any, Any], more: dict[st
     assert ("full" in database.list_collection_names()) == bool(database.full.count_documents({}))
     two[1].drop_database("drops")
     assert "drops" not in two[0].list_database_names()
+
+
+def test_who_may_delete_and_not_drop_loses_nothing(two: tuple[Any, Any]) -> None:
+    client = two[1]
+    client["victim"]["full"].insert_many([{"_id": n} for n in range(5)])
+    roles = [{"role": "readWrite", "db": "victim"}]
+    client["victim"].command("createUser", "reader", pwd="secret", roles=roles)
+    address = client.address
+    with pymongo.MongoClient(
+        *address, username="reader", password="secret", authSource="victim", directConnection=True
+    ) as reader:
+        assert reader["victim"]["full"].count_documents({}) == 5
+        with pytest.raises(pymongo.errors.OperationFailure, match="not authorized"):
+            reader.drop_database("victim")
+    assert client["victim"]["full"].count_documents({}) == 5

@@ -47,7 +47,7 @@ def room() -> Iterator[dict[str, str]]:
         with pymongo.MongoClient[Any](uri) as client:
             found = set(client.list_database_names())
             client.drop_database(name)
-        assert chosen_uri() or found - {"admin", "config", "local"} == {name}
+        assert chosen_uri() or found - {"admin", "config", "local"} <= {name}
 
 
 @pytest.mark.parametrize("path", late_first(), ids=lambda path: path.stem)

@@ -13,7 +13,7 @@ import pytest
 from server import in_database
 
 from crewai_mongodb_memory import MemoryConnectionError
-from workbook import keys
+from workbook import keys, paths
 from workbook.connect import ConnectError, Connection, connect
 
 SETTINGS = ("MONGODB_URI", "ATLAS_URI", "VOYAGE_API_KEY", "MODEL", "MODEL_BASE_URL")
@@ -169,3 +169,19 @@ def test_closing_a_connection_closes_its_client(database_name: str) -> None:
     connection.close()
     with pytest.raises(MemoryConnectionError, match="closed"):
         connection.backend.count()
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for uri in ("", "mongodb://127.0.0.1:1/"):
+        done = subprocess.run(
+            [sys.executable, "-c", "from workbook.connect import connect; connect()"],
+            env={
+                **{"PATH": os.environ["PATH"], "PYTHONPATH": str(paths.PROJECT / "src")},
+                **{"WORKBOOK_HOME": str(tmp_path / "file"), "MONGODB_URI": uri},
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "set WORKBOOK_HOME to" in done.stderr.splitlines()[-1]

@@ -17,7 +17,9 @@ from pathlib import Path
 import pymongo
 import pytest
 
+from crewai_mongodb_memory import connection
 from workbook import crew, demo, embedded, paths
+from workbook.connect import DATABASE
 from workbook.scripted_llm import LABEL, language
 
 # Its runs of the demo are shared: one worker makes them, once.
@@ -246,7 +248,7 @@ def test_a_database_killed_within_a_session_stops_it_with_one_sentence(
     _, err = process.communicate(timeout=600)
 
     assert process.returncode == 1
-    assert re.fullmatch(r"The demo stopped: [^\n]+\.\n", err)
+    assert re.fullmatch(r"The demo stopped: The embedded database has stopped\. [^\n]+\.\n", err)
     assert set(facts()) <= set(before) == set(before) & set(machine.contents())
     again = machine.run()
     assert [line.rstrip() for line in again.out.splitlines()] == [
@@ -287,3 +289,15 @@ def test_the_parent_does_without_crewai() -> None:
         check=True,
     )
     assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("path", "database"), [("", "crewai_memory"), ("admin", "crewai_memory"), ("alex", "alex")]
+)
+def test_the_documents_shown_are_of_the_database_that_the_sessions_chose(
+    path: str, database: str
+) -> None:
+    uri = f"mongodb://127.0.0.1:1/{path}"
+    with pymongo.MongoClient(uri, connect=False) as client:
+        assert demo._named(client) == database
+    assert (connection.named_database(uri) or DATABASE) == database

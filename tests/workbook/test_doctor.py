@@ -111,3 +111,12 @@ def test_a_broken_database_is_reported_with_its_damage(
     found = doctor.check_contract(database_name)
     assert not found.works
     assert "importance 7.0" in found.seen
+
+
+def test_a_name_that_no_database_can_have_is_a_finding(
+    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    found = doctor.check_contract("a b")
+    assert not found.works
+    assert "'a b'" in found.what
