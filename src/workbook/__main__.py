@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -13,8 +16,12 @@ COMMANDS = {
     "serve": "run the embedded database in this terminal",
     "status": "say whether the embedded database runs, and where",
     "stop": "stop the embedded database",
-    "reset": "stop the embedded database and delete what it holds",
+    "reset": "delete what is kept on this machine: memories, transcripts, typed lines",
 }
+INTERRUPTED = 130  # what a shell reports for Ctrl-C
+# Of `... | head -1`, whose reader has gone: what Python's documentation recommends, and what rich
+# does when it is rich that finds out.
+UNREAD = 1
 
 
 def usage() -> str:
@@ -42,14 +49,45 @@ def command(name: str) -> Callable[[list[str]], int]:
         from workbook import lab
 
         return lab.main
+    if name == "reset":
+        from workbook import reset
+
+        return reset.main
     from workbook.embedded import cli
 
     return lambda arguments: cli.main([name, *arguments])
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code (2 for a command that does not exist)."""
-    arguments = sys.argv[1:] if argv is None else argv
+    """Run one command.
+
+    Args:
+        argv: The command and its arguments; by default those of this process.
+
+    Returns:
+        The command's exit code; 2 for a command that does not exist, 130 after Ctrl-C, 1 when
+        whoever reads the output has gone.
+    """
+    _print_in_any_encoding()
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return UNREAD
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return _command(arguments)
+    finally:
+        if sys.stdout:
+            sys.stdout.flush()  # here, where a reader that has gone is met, and not at exit
+
+
+def _command(arguments: list[str]) -> int:
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage())
         return 0
@@ -60,5 +98,19 @@ def main(argv: list[str] | None = None) -> int:
     return command(name)(rest)
 
 
+def _print_in_any_encoding() -> None:
+    """Let what an output's encoding lacks become `?`; stderr is written so by Python itself."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """Send what is still in the buffer nowhere: Python would write it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    code = main()
+    # While Python tidies up, Ctrl-C would be a traceback of whatever it tidies just then.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise SystemExit(code)

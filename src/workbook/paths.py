@@ -7,6 +7,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 DATA = PROJECT / "data"
 NOTEBOOKS = PROJECT / "notebooks"
 
+# In a home, beside the embedded database's folder: the lines typed into chats, and the folder of
+# CrewAI's own SQLite file.
+CHAT_HISTORY = "chat_history"
+CREWAI = "crewai"
+
 
 def home() -> Path:
     """Return the folder for the embedded database and everything else kept between runs.

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from embedded.processes import SOURCE, alive, children, kill, python, storage_pi
 from embedded.support import found, make_index
 
 from workbook import embedded
+from workbook.__main__ import main
 from workbook.embedded import EmbeddedError, cli, mask
+from workbook.embedded.files import Lock
+from workbook.embedded.folder import Folder
 
 START = (
     "import sys; from pathlib import Path; from workbook import embedded;"
@@ -177,8 +181,18 @@ def test_the_commands_say_what_they_did(home: Path, capsys: Any) -> None:
     assert serving.wait(20) == 0
     (home / "mine.txt").write_text("kept")
     for _ in range(2):
-        assert cli.main(["reset", *where]) == 0
+        assert main(["reset", *where]) == 0
         assert [path.name for path in home.iterdir()] == ["mine.txt"]
+
+
+def test_a_server_starts_while_somebody_looks_whether_one_lives(home: Path) -> None:
+    folder = Folder.of(home)
+    folder.make()
+    looking = Lock(folder.serve_lock)
+    assert looking.acquire()
+    threading.Timer(0.2, looking.release).start()
+    with pytest.raises(EmbeddedError, match="TLS"):  # it got that far
+        embedded.serve(home, behind="mongodb://127.0.0.1:1/?tls=true")
 
 
 def test_standing_in_front_of_another_server(served: embedded.Server, home: Path) -> None:

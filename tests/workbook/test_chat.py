@@ -21,9 +21,9 @@ from workbook import embedded, llm_failures
 from workbook.__main__ import main
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
-from workbook.chat.session import CLOSE, LONGEST, STOPPED, Chat
+from workbook.chat.session import CLOSE, KEPT_ALL, LONGEST, STOPPED, Chat
 from workbook.chat.widget import ChatBox
-from workbook.connect import Connection
+from workbook.connect import Connection, connect
 from workbook.embedder import LocalEmbedder
 from workbook.notebooks.run import tidy
 from workbook.scripted_llm import LABEL, ScriptedLLM
@@ -203,7 +203,29 @@ def test_forget_shows_asks_and_deletes(chat: Chat) -> None:
     assert contents(chat) == [LAUNCH]
 
 
-@pytest.mark.parametrize("answer", ["no", "", "/history", "y es"])
+@pytest.mark.parametrize(
+    ("said", "decided"),
+    [
+        *((yes, True) for yes in ("yes", "Yes!", "yes.", "yes, please", "Y", "“yes”")),
+        *((no, False) for no in ("no", "N", "No, wait!", "", "?")),
+        *((other, None) for other in ("yesterday", "yes, but not the second one", "I say yes")),
+    ],
+)
+def test_the_first_word_of_a_short_answer_decides(said: str, decided: bool | None) -> None:
+    assert commands.decision(said) is decided
+
+
+def test_a_question_that_lapses_says_so_once(chat: Chat) -> None:
+    chat.answer(f"/remember {JANUARY}")
+    chat.answer("/forget January")
+
+    lapsed = chat.answer("When do we begin?")
+    assert JANUARY in lapsed.text
+    assert lapsed.note == KEPT_ALL
+    assert chat.answer("When do we begin?").note == ""
+
+
+@pytest.mark.parametrize("answer", ["no", "", "/history", "yesterday"])
 def test_forget_needs_a_yes(chat: Chat, answer: str) -> None:
     chat.answer(f"/remember {JANUARY}")
     chat.answer("/forget January")
@@ -243,7 +265,16 @@ def test_help_names_every_command_and_quit_ends(chat: Chat) -> None:
     text = chat.answer("/help").text
     assert all(f"/{name}" in text for name in commands.COMMANDS)
     assert chat.answer("/").text == text
-    assert chat.answer("/exit").ends
+    assert all(chat.answer(line).ends for line in ("/exit", "quit", " EXIT\n"))
+    assert not chat.answer("We quit in May.").ends
+    assert contents(chat) == ["We quit in May."]
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\n", " \t "])
+def test_a_command_ends_at_any_space(space: str) -> None:
+    assert commands.parse(f"/remember{space}I like tea.") == commands.Line(
+        "remember", "I like tea."
+    )
 
 
 # Odd input
@@ -456,8 +487,9 @@ def at_prompt(
     """Return a function that pipes text into `python -m workbook chat`."""
     monkeypatch.setenv("MONGODB_URI", mongodb_uri)
 
-    def run(piped: bytes, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(piped), "utf-8"))
+    def run(piped: bytes | None, *options: str) -> tuple[int, str, str]:
+        stdin = None if piped is None else io.TextIOWrapper(io.BytesIO(piped), "utf-8")
+        monkeypatch.setattr("sys.stdin", stdin)
         code = main(["chat", *options])
         shown = capsys.readouterr()
         return code, shown.out, shown.err
@@ -484,6 +516,23 @@ def test_nothing_piped_is_a_chat_without_words(
     at_prompt: Callable[..., tuple[int, str, str]], database_name: str
 ) -> None:
     assert at_prompt(b"", "--database", database_name)[0] == 0
+
+
+def test_a_closed_input_and_an_empty_database_name_are_the_defaults(
+    at_prompt: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    mongodb_uri: str,
+) -> None:
+    asked: list[str | None] = []
+
+    def connected(name: str | None, **options: bool) -> Connection:
+        asked.append(name)
+        return connect(name, **options)
+
+    monkeypatch.setattr("workbook.connect.connect", connected)
+    code, out, err = at_prompt(None, "--database", "")
+    assert (code, err, asked) == (0, "", [None])
+    assert "Tell the concierge" in out
 
 
 @pytest.mark.parametrize(

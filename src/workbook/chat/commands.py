@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ COMMANDS = {
     "quit": ("", "leave; everything is kept"),
 }
 ALIASES = {"exit": "quit", "bye": "quit", "?": "help", "h": "help", "scopes": "scope"}
+LEAVING = frozenset({"quit", "exit"})  # understood without a slash too
+YES = frozenset({"y", "yes"})
+NO = frozenset({"", "n", "no"})
+SHORT_ANSWER = 3  # words; "yes, but not the second one" is none
 KEPT = "\n\t"  # the control characters that mean something in a message
 
 
@@ -40,11 +45,29 @@ def parse(line: str) -> Line:
         line: What was typed or piped in.
     """
     clean = _clean(line).strip()
+    if clean.lower() in LEAVING:
+        return Line("quit", "")
     if not clean.startswith("/"):
         return Line("", clean)
-    name, _, text = clean[1:].partition(" ")
-    name = name.strip().lower()
-    return Line(ALIASES.get(name, name) or "help", text.strip())
+    name, *rest = re.split(r"\s+", clean[1:], maxsplit=1)
+    name = name.lower()
+    return Line(ALIASES.get(name, name) or "help", "".join(rest))
+
+
+def decision(text: str) -> bool | None:
+    """Return what was answered to a question, by the first word of a short answer.
+
+    Args:
+        text: What was typed, such as `Yes!` or `yes, please`; nothing at all means no.
+
+    Returns:
+        True for yes, False for no, None for what is neither.
+    """
+    words = re.findall(r"\w+", text.lower())
+    if len(words) > SHORT_ANSWER:
+        return None
+    first = words[0] if words else ""
+    return True if first in YES else False if first in NO else None
 
 
 def usage() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from crewai_mongodb_memory import (
     sanitize_scope_name,
 )
 from workbook import crew, embedded, llm_failures, show, steps
-from workbook.chat.commands import COMMANDS, Line, parse, usage
+from workbook.chat.commands import COMMANDS, Line, decision, parse, usage
 from workbook.connect import Connection
 from workbook.scripted_llm import LABEL, ScriptedLLM
 from workbook.scripted_llm.prompt import hits as hits_in
@@ -39,8 +39,7 @@ STOPPED = (
     "turn that was stored is still there."
 )
 T = TypeVar("T")
-YES = frozenset({"y", "yes"})
-NO = frozenset({"", "n", "no"})
+KEPT_ALL = "Nothing was forgotten."
 
 
 @dataclass(frozen=True)
@@ -153,22 +152,24 @@ class Chat:
         """
         parsed = parse(line)
         doomed, self._doomed = self._doomed, []
+        decided = decision(parsed.text) if doomed and not parsed.command else None
         try:
-            if doomed and not parsed.command and parsed.text.lower() in YES | NO:
-                return self._decided(doomed, parsed.text.lower() in YES)
-            if len(parsed.text) > LONGEST:
-                return Reply(
-                    error=f"That has {len(parsed.text):,} characters; at most {LONGEST:,} are read."
-                )
-            return self._does(parsed)
+            reply = self._does(parsed) if decided is None else self._decided(doomed, decided)
         except Exception as error:
-            return Reply(error=self._sentence(error))
+            reply = Reply(error=self._sentence(error))
+        if doomed and decided is None:
+            return replace(reply, note=" ".join(filter(None, [KEPT_ALL, reply.note])))
+        return reply
 
     def close(self) -> None:
         """Wait until the memories that CrewAI saves in the background are stored."""
         self.memory.drain_writes()
 
     def _does(self, line: Line) -> Reply:
+        if len(line.text) > LONGEST:
+            return Reply(
+                error=f"That has {len(line.text):,} characters; at most {LONGEST:,} are read."
+            )
         if not line.command:
             return self._talk(line.text) if line.text else Reply()
         if line.command not in COMMANDS:
@@ -262,7 +263,7 @@ class Chat:
 
     def _decided(self, ids: list[str], yes: bool) -> Reply:
         if not yes:
-            return Reply("Nothing was forgotten.")
+            return Reply(KEPT_ALL)
         gone = self.connection.backend.delete(scope_prefix=self.scope, record_ids=ids)
         return Reply(f"{_many(gone, 'memory', 'memories')} forgotten.")
 

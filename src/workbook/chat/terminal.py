@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 40, 100
 BAR = 10  # cells at score 1.0
-HISTORY = "chat_history"
 PROMPT = "› "
 SHOWN_ID = 8  # characters
 INTRODUCTION = (
@@ -77,7 +76,7 @@ def _open(options: argparse.Namespace) -> tuple[Connection, Chat]:
     from workbook.chat.session import Chat
     from workbook.connect import connect
 
-    connection = connect(options.database, quiet=True)
+    connection = connect(options.database or None, quiet=True)
     return connection, Chat(connection, options.user, options.session)
 
 
@@ -120,9 +119,10 @@ def converse(chat: Chat, lines: Iterable[str], screen: Console) -> int:
 
 def _lines(screen: Console) -> Iterator[str]:
     """Return the lines that are typed, or else those that are piped in."""
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        return _typed(screen)
-    return _piped(screen)
+    if not sys.stdin:  # closed, as by `<&-`
+        return iter(())
+    is_terminal = sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()
+    return _typed(screen) if is_terminal else _piped(screen)
 
 
 def _piped(screen: Console) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _prompt() -> PromptSession[str]:
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
     commands = {f"/{name}": does for name, (_, does) in COMMANDS.items()}
-    file = paths.home() / HISTORY
+    file = paths.home() / paths.CHAT_HISTORY
     history: History
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
-"""`python -m workbook serve | status | stop | reset`."""
+"""`python -m workbook serve | status | stop`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=0, help="a free one by default")
     serve.add_argument(
         "--idle-timeout",
-        type=float,
+        type=_seconds,
         default=float("inf"),
         metavar="SECONDS",
         help="stop after so long without a client (never by default)",
@@ -41,10 +42,17 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, says in (
         ("status", _status, "say whether it runs, and where"),
         ("stop", _stop, "stop it"),
-        ("reset", _reset, "stop it and delete what it holds"),
     ):
         commands.add_parser(name, parents=[everywhere], help=says).set_defaults(run=run)
     return parser
+
+
+def _seconds(text: str) -> float:
+    """Return a time to wait; `inf` is one, `nan` and what is not above 0 are none."""
+    with contextlib.suppress(ValueError):
+        if (seconds := float(text)) > 0:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is no time to wait: give more than 0 seconds")
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -68,10 +76,4 @@ def _status(arguments: argparse.Namespace) -> int:
 def _stop(arguments: argparse.Namespace) -> int:
     was_running = lifecycle.stop(arguments.home)
     print("Stopped." if was_running else "The embedded database does not run.")
-    return 0
-
-
-def _reset(arguments: argparse.Namespace) -> int:
-    lifecycle.reset(arguments.home)
-    print("The embedded database and its data are gone.")
     return 0

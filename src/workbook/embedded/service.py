@@ -29,6 +29,8 @@ from workbook.embedded.warming import warm
 
 log = logging.getLogger(__name__)
 
+SOMEBODY_LOOKS = 1.0  # seconds; whoever asks whether a server lives holds its lock for a moment
+
 
 def run(folder: Folder, behind: str | None, port: int, idle_timeout: float) -> None:
     """Serve a folder until told to stop, or idle.
@@ -38,7 +40,7 @@ def run(folder: Folder, behind: str | None, port: int, idle_timeout: float) -> N
     """
     folder.make()
     lock = Lock(folder.serve_lock)
-    if not lock.acquire():
+    if not lock.acquire(SOMEBODY_LOOKS):
         raise EmbeddedError(f"A server of {folder.home} runs already: python -m workbook status")
     try:
         asyncio.run(_serve(folder, behind, port, idle_timeout))
