@@ -26,14 +26,15 @@ from crewai_mongodb_memory.indexes import (
 )
 from crewai_mongodb_memory.locks import ProcessLock
 from crewai_mongodb_memory.log import log_once
-from crewai_mongodb_memory.values import text, utc, vector
+from crewai_mongodb_memory.values import text, utc, vector, whole
 from crewai_mongodb_memory.writes import upsert
 
 
 class MongoDBStorageBackend:
     """Stores CrewAI's memories in MongoDB and finds them by `$vectorSearch`.
 
-    Give it to `Memory(storage=...)`. It satisfies `crewai.memory.storage.backend.StorageBackend`,
+    Give it to `Memory(storage=...)` with an embedder that gives 1,024 numbers (`dimensions`). It
+    satisfies `crewai.memory.storage.backend.StorageBackend`,
     is safe to share between threads, and connects at the first call. The first write or search
     creates the indexes; `ensure_vector_index()` also waits until search works and is the health
     check to run before a crew. A copied or unpickled backend opens a client of its own.
@@ -44,7 +45,7 @@ class MongoDBStorageBackend:
 
     Args:
         connection_string: Where the database is: `mongodb+srv://...` or `mongodb://...`.
-        database_name: The database.
+        database_name: The database, whatever the connection string names.
         collection_name: The collection of the memories.
         vector_search_index: The name of the vector index.
         metadata_filter_fields: Metadata keys (dotted paths) that searches often filter by. They
@@ -162,7 +163,7 @@ class MongoDBStorageBackend:
             EmbeddingDimensionMismatchError: If a vector has the wrong length.
             RecordsNotStoredError: If the server refused some; it names them.
         """
-        documents = [schema.to_document(record, self._scope_root) for record in records]
+        documents = [schema.to_document(each, self._scope_root) for each in _checked(records)]
         if not documents:
             return
         upserts = {d["_id"]: ReplaceOne(self._by_id(d["_id"]), d, upsert=True) for d in documents}
@@ -184,6 +185,7 @@ class MongoDBStorageBackend:
             EmbeddingDimensionMismatchError: If its vector has the wrong length.
             RecordsNotStoredError: If the server refused it.
         """
+        (record,) = _checked([record])
         document = schema.to_document(record, self._scope_root)
         match = self._by_id(document.pop("_id"))
         with self._memories(prepare=True) as memories:
@@ -262,8 +264,8 @@ class MongoDBStorageBackend:
 
         Scope, categories and the metadata declared in `metadata_filter_fields` are filtered inside
         the search. Other metadata is filtered after it, and the search widened until `limit`
-        records are found or there are no more; that costs more, and one log line names the field
-        to declare.
+        records are found or the 10,000 nearest were looked at, as far as Atlas goes; that costs
+        more, and one log line names the field to declare.
 
         Args:
             query_embedding: The query's vector, of `dimensions` numbers.
@@ -310,13 +312,14 @@ class MongoDBStorageBackend:
         """Return the records of a scope, newest first.
 
         Records of the same millisecond come in no particular order: a tie-break would take the
-        sort away from the index.
+        sort away from the index. Paging by `offset` may therefore show one of them twice, or not.
 
         Args:
             scope_prefix: The scope; its whole subtree is meant. None is everything.
             limit: How many records at most; below 1 there are none.
             offset: How many of the newest to leave out.
         """
+        limit, offset = whole(limit, "limit"), whole(offset, "offset")
         if limit < 1:
             return []
         with self._memories() as memories:
@@ -481,7 +484,7 @@ class MongoDBStorageBackend:
         query = vector(query_embedding, schema.DIMENSIONS, "query_embedding")
         if (path := self._path(scope_prefix)) != schema.ROOT:
             match = {**match, "scope_ancestors": {"$eq": path}}
-        if limit < 1:
+        if (limit := whole(limit, "limit")) < 1:
             return []
         with self._memories(prepare=True) as memories:
             self._index.look_again(memories)
@@ -522,6 +525,15 @@ class MongoDBStorageBackend:
 
     def _by_id(self, record_id: str) -> Filter:
         return {"_id": record_id, **self._subtree(None)}
+
+
+def _checked(records: Any) -> list[MemoryRecord]:
+    is_list = isinstance(records, list | tuple)
+    if not is_list or not all(isinstance(record, MemoryRecord) for record in records):
+        raise InvalidInputError(
+            f"save() takes a list of MemoryRecord, and update() one, not {type(records).__name__}"
+        )
+    return list(records)
 
 
 def _readable(document: dict[str, Any]) -> MemoryRecord | None:

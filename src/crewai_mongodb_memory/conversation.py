@@ -21,7 +21,7 @@ from crewai_mongodb_memory.schema import (
     TURN_FIELDS,
     document_bytes,
 )
-from crewai_mongodb_memory.values import storable, text, utc
+from crewai_mongodb_memory.values import storable, text, utc, whole
 
 ROLES = ("user", "assistant", "system", "tool")
 # Half of what MongoDB stores in one document.
@@ -156,7 +156,7 @@ class ConversationMemory:
         Args:
             n: How many; `max_turns` if not given. Below 1 there are none.
         """
-        wanted = self.max_turns if n is None else n
+        wanted = self.max_turns if n is None else whole(n, "n")
         newest_first: list[dict[str, Any]] = []
         match = self._session
         with self._backend.connection.explained():

@@ -41,7 +41,8 @@ class EmbeddingDimensionMismatchError(InvalidInputError, CrewAIEmbeddingDimensio
     def __str__(self) -> str:
         return (
             f"{self.where} has {self.new_dim} dimensions, the index has {self.stored_dim}: use the "
-            f"embedder that made the stored vectors, and ask it for {self.stored_dim} dimensions"
+            f"embedder that made the stored vectors, and ask it for {self.stored_dim} dimensions, "
+            "or change DIMENSIONS in schema.py of your copy before the index is made"
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ MAX_DEPTH = 90
 
 # Searches compute cosine similarity in 32-bit floats, whose range the squared norm must not leave.
 SMALLEST_NORM, LARGEST_NORM = 1e-19, 1e19
+
+LARGEST = 2**31 - 1  # what a limit may be
 
 
 def text(value: Any, where: str) -> str:
@@ -48,6 +51,21 @@ def texts(values: Any, where: str) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{where} must be a list of text, not {type(values).__name__}")
     return [text(value, f"{where}[{n}]") for n, value in enumerate(values)]
+
+
+def whole(value: Any, where: str) -> int:
+    """Return a whole number that MongoDB can count with; a larger one is cut to the largest.
+
+    Raises:
+        InvalidInputError: If it is none, or True or False.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise InvalidInputError(f"{where} must be a whole number, not {value!r}")
+    return min(number, LARGEST)
 
 
 def utc(value: Any, where: str) -> datetime:

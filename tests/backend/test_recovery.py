@@ -250,3 +250,21 @@ def test_closing_beside_running_calls_is_told_as_such(make_backend: Any) -> None
 def test_a_connection_string_names_a_database_or_none(uri: str, name: str | None) -> None:
     assert named_database(uri) == name
     assert Connection(uri, {}).masked_uri
+
+
+def test_arguments_of_another_kind_are_named(backend: MongoDBStorageBackend) -> None:
+    backend.save([record("a")])
+    memory = ConversationMemory(backend)
+    memory.add_turn("user", "x")
+    for call, says in [
+        (lambda: backend.save(record("b")), "save\\(\\) takes a list of MemoryRecord"),
+        (lambda: backend.save([{}]), "save\\(\\) takes a list"),
+        (lambda: backend.save(None), "save\\(\\) takes a list"),
+        (lambda: backend.search(QUERY, limit=2.5), "limit must be a whole number"),
+        (lambda: backend.list_records(limit=True), "limit must be a whole number"),
+        (lambda: memory.recent_turns("3"), "n must be a whole number"),
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            call()
+    assert len(backend.list_records(limit=10**30, offset=0)) == 1
+    assert len(memory.recent_turns(10**20)) == 1
