@@ -19,7 +19,10 @@ from pymongo.monitoring import (
     CommandSucceededEvent,
 )
 
-ENVELOPE = {"lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "apiVersion"}
+ENVELOPE = {
+    *("lsid", "txnNumber", "$db", "$clusterTime"),
+    *("$readPreference", "readConcern", "apiVersion"),
+}
 HOUSEKEEPING = {"hello", "ismaster", "isMaster", "ping", "endSessions", "killCursors"}
 SECRET = {
     *("authenticate", "saslStart", "saslContinue", "getnonce", "createUser", "updateUser"),

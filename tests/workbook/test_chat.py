@@ -81,6 +81,22 @@ def test_the_answer_follows_the_database(chat: Chat) -> None:
     assert chat.answer("When do we begin?").text.startswith("I do not know")
 
 
+def test_what_no_memory_answers_is_not_known(chat: Chat) -> None:
+    chat.answer(f"{JANUARY} {LAUNCH}")
+
+    assert chat.answer("what's the weather in Paris?").text.startswith("I do not know")
+    assert JANUARY in chat.answer("What do you know about me?").text
+
+
+def test_what_was_told_long_ago_is_known_all_the_same(chat: Chat) -> None:
+    chat.answer(JANUARY)
+    (record,) = chat.connection.backend.list_records(chat.scope)
+    aged = record.model_copy(update={"created_at": record.created_at.replace(year=2020)})
+    chat.connection.backend.update(aged)
+
+    assert JANUARY in chat.answer("When do we begin?").text
+
+
 def test_both_turns_are_in_the_transcript_as_said(chat: Chat) -> None:
     reply = chat.answer(JANUARY)
 
@@ -330,7 +346,7 @@ def test_a_database_that_stops_in_mid_chat_is_met_with_a_sentence(
             chat = Chat(replace(connection, backend=backend))
             chat.answer(JANUARY)
             embedded.stop(tmp_path)
-            for line in LINES:
+            for line in LINES[:3]:  # each waits half a second for the server
                 assert chat.answer(line).error == STOPPED
     finally:
         embedded.stop(tmp_path)

@@ -49,6 +49,8 @@ SAID = [
 def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL", "openai/local")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    # CrewAI tries three times where a rate limit is met; between them it waits seconds.
+    monkeypatch.setattr("crewai.llms.retry._LLM_RATE_LIMIT_INITIAL_DELAY_SECONDS", 0.01, False)
 
 
 def llm(url: str) -> LLM:

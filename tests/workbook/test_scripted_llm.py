@@ -125,6 +125,21 @@ def test_a_short_reply_holds_only_what_comes_near_the_best(llm: ScriptedLLM) -> 
     assert llm.call(brief).endswith("\n- I prefer trains.\n- I like maps.")
 
 
+@pytest.mark.parametrize(
+    ("question", "answered"),
+    [("What is the weather in Paris?", False), ("What do you know about me?", True)],
+)
+def test_a_short_reply_needs_a_memory_that_comes_near_or_a_question_for_all(
+    llm: ScriptedLLM, question: str, answered: bool
+) -> None:
+    memories = "- (score=0.22) I prefer trains.\n- (score=0.07) It rains."
+    asked = json.dumps(task(f"> {question}", memories=memories))
+    reply = llm.call(json.loads(asked.replace("An answer.", "A short answer.")))
+
+    assert ("I prefer trains." in reply) is answered
+    assert (agent_rules.UNKNOWN in reply) is not answered
+
+
 # Tools
 
 

@@ -119,6 +119,11 @@ class Chat:
             embedder=connection.embedder,
             llm=connection.llm,
             root_scope=self.scope,
+            # By meaning alone: what a person has told is no less true after a month, and with
+            # recency in it a score says nothing about whether a memory answers the question.
+            semantic_weight=1.0,
+            recency_weight=0.0,
+            importance_weight=0.0,
         )
         self._doomed: list[str] = []
         connection.backend.ensure_vector_index()

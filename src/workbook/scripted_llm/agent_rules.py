@@ -2,7 +2,8 @@
 
 Tools: what a person tells is saved, once; then every search tool is asked, memory first, with the
 question and what is known by then. Answers: only words that the task, a tool or memory gave; of
-memory all that was recalled, or where a short answer is expected, what comes near the best score.
+memory all that was recalled, or where a short answer is expected, what comes near the best score,
+and nothing when even the best is far from the question.
 Small talk is answered with one fixed line.
 """
 
@@ -20,11 +21,21 @@ SAVING = frozenset({"save", "store", "remember", "note", "record"})
 SEARCHING = frozenset({"search", "find", "recall", "lookup", "look", "query", "retrieve", "read"})
 RECALLED_AT_MOST = 6
 NEAR = 0.85  # of the best score
+# Cosine similarity: what answers a question scores 0.33 to 0.85, for one of something else ("What
+# is the weather in Paris?") the best memory 0.0 to 0.36. CrewAI's composite score, which adds
+# recency and importance, is higher: there only what is old and unimportant too is left out.
+FAR = 0.3
 ALTERNATIVES = 2
 BEST_MATCH = "Best match for"
 UNKNOWN = "I do not know"
 INTRODUCTION = (
     "I keep what you tell me, and look up what you ask. Tell me a fact, or ask a question."
+)
+# No single memory is close to such a question, and all of them answer it.
+ASKS_FOR_ALL = re.compile(
+    r"\b(?:about (?:me|us)|who am I|what do you know|told|tell|said|mentioned|remember|stored?"
+    r"|saved?|kept|preferences?|do (?:I|we) (?:like|prefer|want|need))\b",
+    re.I,
 )
 POINTS_BACK = re.compile(r"\b(?:told|said|mentioned|remember|earlier|last time)\b", re.I)
 
@@ -130,14 +141,17 @@ def recalled(prompt: Prompt) -> list[str]:
     calls = [call for call in prompt.calls if is_memory(call.name) and not _saves(call.name)]
     hits = [hit for call in calls for hit in call.hits] or list(prompt.memories)
     if prompt.wants_little:
-        hits = _closest(hits)
+        hits = _closest(hits, 0.0 if ASKS_FOR_ALL.search(" ".join(wanted(prompt))) else FAR)
     return language.unique([hit.text for hit in hits])[:RECALLED_AT_MOST]
 
 
-def _closest(hits: list[Hit]) -> list[Hit]:
-    """Return the hits whose scores come near the best."""
-    best = max((hit.score or 0 for hit in hits), default=0)
-    return [hit for hit in hits if (hit.score or 0) >= best * NEAR]
+def _closest(hits: list[Hit], at_least: float) -> list[Hit]:
+    """Return the hits whose scores come near the best; none when that is below `at_least`."""
+    scores = [hit.score for hit in hits if hit.score is not None]
+    if not scores:
+        return hits
+    best = max(scores)
+    return [hit for hit in hits if (hit.score or 0) >= best * NEAR] if best >= at_least else []
 
 
 def known(prompt: Prompt) -> list[str]:
