@@ -136,7 +136,7 @@ def test_a_short_reply_needs_a_memory_that_comes_near_or_a_question_for_all(
     asked = json.dumps(task(f"> {question}", memories=memories))
     reply = llm.call(json.loads(asked.replace("An answer.", "A short answer.")))
 
-    assert ("I prefer trains." in reply) is answered
+    assert ("I prefer trains.\n- It rains." in reply) is answered
     assert (agent_rules.UNKNOWN in reply) is not answered
 
 

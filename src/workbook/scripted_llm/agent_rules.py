@@ -140,18 +140,18 @@ def recalled(prompt: Prompt) -> list[str]:
     """Return the remembered facts: what memory tools found, or else what the prompt brought."""
     calls = [call for call in prompt.calls if is_memory(call.name) and not _saves(call.name)]
     hits = [hit for call in calls for hit in call.hits] or list(prompt.memories)
-    if prompt.wants_little:
-        hits = _closest(hits, 0.0 if ASKS_FOR_ALL.search(" ".join(wanted(prompt))) else FAR)
+    if prompt.wants_little and not ASKS_FOR_ALL.search(" ".join(wanted(prompt))):
+        hits = _closest(hits)
     return language.unique([hit.text for hit in hits])[:RECALLED_AT_MOST]
 
 
-def _closest(hits: list[Hit], at_least: float) -> list[Hit]:
-    """Return the hits whose scores come near the best; none when that is below `at_least`."""
+def _closest(hits: list[Hit]) -> list[Hit]:
+    """Return the hits whose scores come near the best, none when that is far from the question."""
     scores = [hit.score for hit in hits if hit.score is not None]
     if not scores:
         return hits
     best = max(scores)
-    return [hit for hit in hits if (hit.score or 0) >= best * NEAR] if best >= at_least else []
+    return [hit for hit in hits if (hit.score or 0) >= best * NEAR] if best >= FAR else []
 
 
 def known(prompt: Prompt) -> list[str]:
