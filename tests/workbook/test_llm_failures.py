@@ -50,7 +50,9 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL", "openai/local")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     # CrewAI tries three times where a rate limit is met; between them it waits seconds.
-    monkeypatch.setattr("crewai.llms.retry._LLM_RATE_LIMIT_INITIAL_DELAY_SECONDS", 0.01, False)
+    monkeypatch.setattr(
+        "crewai.llms.retry._LLM_RATE_LIMIT_INITIAL_DELAY_SECONDS", 0.01, raising=False
+    )
 
 
 def llm(url: str) -> LLM:
