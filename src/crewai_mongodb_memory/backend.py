@@ -271,9 +271,11 @@ class MongoDBStorageBackend:
             query_embedding: The query's vector, of `dimensions` numbers.
             scope_prefix: Only this scope and what is below it; None, `""` and `"/"` are all.
             categories: Only records with at least one of these; None and `[]` are all.
-            metadata_filter: Only records whose metadata has these values. A key may be a dotted
-                path; 1 equals 1.0 but not `"1"` or True; None means null or missing; a list means
-                any of its values. Values are never run as operators.
+            metadata_filter: Only records whose metadata has these values. A key is one of the
+                metadata (`"lang"`) or a dotted path into it (`"address.city"`), so a key that has
+                a dot in its name cannot be filtered by. 1 equals 1.0 but not `"1"` or True; None
+                means null or missing; a list means any of its values. Values are never run as
+                operators.
             limit: How many records at most; no search returns more than 10,000.
             min_score: Only records at least this similar, on the scale of the result.
 

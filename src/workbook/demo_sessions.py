@@ -12,13 +12,13 @@ from crewai import CrewOutput
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from crewai_mongodb_memory import MongoDBMemoryError
 from workbook import crew, demo, embedded, llm_failures, steps
 from workbook.connect import ConnectError, Connection, connect
 from workbook.corpus import CorpusError
 from workbook.embedded import EmbeddedError
+from workbook.printable import as_text
 from workbook.quiet import hidden_logs
 from workbook.scripted_llm import LABEL, ScriptedLLM
 from workbook.scripted_llm.prompt import Hit, hits
@@ -93,7 +93,9 @@ async def second_session(connection: Connection, screen: Console) -> None:
     screen.print(Panel(crew.REQUEST, title=f"{crew.REQUESTER} asks"))
     forgetful = await crew.propose(connection, with_memory=False)
     screen.print(
-        Panel(Text(forgetful.raw), title="For contrast: the same crew without memory", style="dim")
+        Panel(
+            as_text(forgetful.raw), title="For contrast: the same crew without memory", style="dim"
+        )
     )
     await _run(connection, screen, lambda: crew.propose(connection))
     show_transcript(connection, screen)
@@ -139,7 +141,7 @@ def show_step(step: steps.Step, screen: Console, label: str) -> None:
     """
     if step.kind == "answer":
         title = f"{step.agent} answers ({label})"
-        screen.print(Panel(Text(step.text), title=title, title_align="left"))
+        screen.print(Panel(as_text(step.text), title=title, title_align="left"))
     elif step.kind == "tool":
         screen.print(f"[bold]{step.agent}[/] calls [bold]{step.name}[/]")
         found = [hit for hit in hits(step.text) if hit.score is not None]
@@ -151,7 +153,7 @@ def show_step(step: steps.Step, screen: Console, label: str) -> None:
         count = len(hits(step.text.partition("\n")[2]))
         screen.print(f"[bold]{step.agent}[/]: CrewAI adds {count} memories to the prompt by itself")
     elif step.kind == "refused":
-        screen.print(Text(step.text, style="yellow"))
+        screen.print(as_text(step.text, style="yellow"))
 
 
 def _texts(step: steps.Step) -> list[str]:
@@ -164,7 +166,7 @@ def _listed(rows: list[tuple[str, str]]) -> Table:
     """Return texts as an indented list, each with its mark."""
     table = Table.grid(padding=(0, 1))
     for mark, text in rows:
-        table.add_row(f"  {mark}", Text(text))
+        table.add_row(f"  {mark}", as_text(text))
     return table
 
 
@@ -174,7 +176,7 @@ def _bars(found: list[Hit]) -> Table:
     for hit in found:
         cells = round((hit.score or 0) * BAR_CELLS)
         bar = "█" * cells + "░" * (BAR_CELLS - cells)
-        table.add_row(f"  {bar}", f"{hit.score:.2f}", Text(hit.text))
+        table.add_row(f"  {bar}", f"{hit.score:.2f}", as_text(hit.text))
     return table
 
 
@@ -187,7 +189,7 @@ def show_memories(connection: Connection, screen: Console) -> None:
     for column in ("scope", "importance", "content"):
         table.add_column(column, overflow="fold")
     for record in sorted(records, key=lambda record: (record.scope, record.content)):
-        table.add_row(record.scope, f"{record.importance:.1f}", Text(record.content))
+        table.add_row(record.scope, f"{record.importance:.1f}", as_text(record.content))
     screen.print(table)
 
 
@@ -200,5 +202,5 @@ def show_transcript(connection: Connection, screen: Console) -> None:
     for turn in turns:
         first, *rest = (turn.content or "").splitlines()
         more = f" … {len(rest)} more lines" if rest else ""
-        table.add_row(str(turn.turn), turn.role, Text(f"{first}{more}"))
+        table.add_row(str(turn.turn), turn.role, as_text(f"{first}{more}"))
     screen.print(table)

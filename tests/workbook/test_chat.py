@@ -21,7 +21,7 @@ from workbook import embedded, llm_failures
 from workbook.__main__ import main
 from workbook.capabilities import Capabilities
 from workbook.chat import commands, terminal
-from workbook.chat.session import CLOSE, KEPT_ALL, LONGEST, STOPPED, Chat
+from workbook.chat.session import CLOSE, KEPT_ALL, LONGEST, STOPPED, Chat, Found, Reply
 from workbook.chat.widget import ChatBox
 from workbook.connect import Connection, connect
 from workbook.embedder import LocalEmbedder
@@ -578,3 +578,14 @@ def test_a_user_without_a_name_is_refused(at_prompt: Callable[..., tuple[int, st
     code, _, err = at_prompt(b"Hello\n", "--user", "")
     assert code == 1
     assert "empty" in err
+
+
+def test_no_memory_or_model_steers_the_screen() -> None:
+    steering = "a\x1b]0;pwned\x07\x1b[2Jb\x9b1mc"
+    screen = Console(file=io.StringIO(), width=80)
+    hit = Found(steering, 0.5)
+    terminal.show(Reply(steering, "a model", hits=(hit,), note=steering, error=steering), screen)
+    assert isinstance(screen.file, io.StringIO)
+    shown = screen.file.getvalue()
+    assert shown.count("a]0;pwned[2Jb1mc") == 4
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)

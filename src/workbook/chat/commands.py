@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
+
+from workbook.printable import printable
 
 #: Each command, what follows it, and what it does.
 COMMANDS = {
@@ -22,7 +23,6 @@ LEAVING = frozenset({"quit", "exit"})  # understood without a slash too
 YES = frozenset({"y", "yes"})
 NO = frozenset({"", "n", "no"})
 SHORT_ANSWER = 3  # words; "yes, but not the second one" is none
-KEPT = "\n\t"  # the control characters that mean something in a message
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def parse(line: str) -> Line:
     Args:
         line: What was typed or piped in.
     """
-    clean = _clean(line).strip()
+    clean = printable(line).strip()
     if clean.lower() in LEAVING:
         return Line("quit", "")
     if not clean.startswith("/"):
@@ -75,9 +75,3 @@ def usage() -> str:
     shown = {f"/{name} {follows}".strip(): does for name, (follows, does) in COMMANDS.items()}
     width = max(map(len, shown))
     return "\n".join(f"{command:<{width}}  {does}" for command, does in shown.items())
-
-
-def _clean(text: str) -> str:
-    # A terminal may hand over half of a surrogate pair; MongoDB stores whole characters only.
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(c for c in whole if c in KEPT or unicodedata.category(c) != "Cc")

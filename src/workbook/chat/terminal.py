@@ -14,6 +14,7 @@ from rich.text import Text
 
 from workbook import paths
 from workbook.chat.commands import COMMANDS
+from workbook.printable import as_text
 from workbook.quiet import hidden_logs
 from workbook.show.hits import bar
 
@@ -128,7 +129,7 @@ def _lines(screen: Console) -> Iterator[str]:
 def _piped(screen: Console) -> Iterator[str]:
     sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
     for line in sys.stdin:
-        screen.print(Text(f"{PROMPT}{line.rstrip()}", style="bold"))
+        screen.print(as_text(f"{PROMPT}{line.rstrip()}", style="bold"))
         yield line
 
 
@@ -185,20 +186,20 @@ def show(reply: Reply, screen: Console) -> None:
 def parts(reply: Reply) -> Iterator[RenderableType]:
     """Yield what there is to see of a reply, from top to bottom."""
     if reply.error:
-        yield Text(reply.error, style="red")
+        yield as_text(reply.error, style="red")
     if reply.turns:
         yield _turns(reply.turns)
     if reply.tree is not None:
-        yield Text(repr(reply.tree))
+        yield as_text(repr(reply.tree))
     if reply.speaker:
-        yield Text(reply.text)
-        yield Text(footer(reply), style="dim")
+        yield as_text(reply.text)
+        yield as_text(footer(reply), style="dim")
     if reply.hits:
         yield _bars(reply.hits)
     if reply.text and not reply.speaker:
-        yield Text(reply.text)
+        yield as_text(reply.text)
     if reply.note:
-        yield Text(reply.note, style="yellow")
+        yield as_text(reply.note, style="yellow")
 
 
 def footer(reply: Reply) -> str:
@@ -215,8 +216,8 @@ def _bars(found: Iterable[Found]) -> Table:
         table.add_row(
             score,
             Text(drawn.ljust(BAR) if drawn else "", style="cyan"),
-            Text(hit.content),
-            Text(f"{hit.id[:SHOWN_ID]} {hit.scope}".strip(), style="dim"),
+            as_text(hit.content),
+            as_text(f"{hit.id[:SHOWN_ID]} {hit.scope}".strip(), style="dim"),
         )
     return table
 
@@ -229,5 +230,5 @@ def scored(hit: Found) -> tuple[str, str]:
 def _turns(turns: Iterable[Turn]) -> Table:
     table = Table.grid(padding=(0, 1))
     for turn in turns:
-        table.add_row(str(turn.turn), Text(turn.role, style="bold"), Text(turn.content or ""))
+        table.add_row(str(turn.turn), Text(turn.role, style="bold"), as_text(turn.content or ""))
     return table
