@@ -18,11 +18,14 @@ import workbook  # noqa: E402, F401 - silences CrewAI before anything imports it
 
 
 @pytest.fixture(scope="session")
-def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongodb_uri(request: pytest.FixtureRequest) -> str:
     """Return a connection string: the server named from outside, else an embedded one."""
-    if chosen := chosen_uri():
-        yield chosen
-        return
+    return chosen_uri() or request.getfixturevalue("embedded_uri")
+
+
+@pytest.fixture(scope="session")
+def embedded_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the connection string of an embedded server."""
     from workbook import embedded
 
     home: Path = tmp_path_factory.mktemp("workbook-home")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from backend.support import Commands, save_f5
 from pymongo import MongoClient
+from server import chosen_uri, wait_until_settled
 
-from crewai_mongodb_memory import MongoDBStorageBackend
+from crewai_mongodb_memory import MongoDBStorageBackend, search
 from workbook.invariants import violations
 
 MakeBackend = Callable[..., MongoDBStorageBackend]
@@ -26,6 +27,20 @@ def make_backend(mongodb_uri: str, database_name: str) -> Iterator[MakeBackend]:
             return stack.enter_context(MongoDBStorageBackend(mongodb_uri, **settings))
 
         yield make
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each search of a test wait for the writes before it, where search follows them."""
+    if (uri := chosen_uri()) is None:
+        return
+    real = search.run
+
+    def run(memories: Any, *arguments: Any) -> Any:
+        wait_until_settled(uri, memories.database.name, memories.name)
+        return real(memories, *arguments)
+
+    monkeypatch.setattr(search, "run", run)
 
 
 @pytest.fixture

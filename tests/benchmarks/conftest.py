@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks import stores
 from benchmarks.counting import Meter, Server
+from server import chosen_uri
 
 from crewai_mongodb_memory import MongoDBStorageBackend
 
@@ -61,7 +62,7 @@ def open_bench(uri: str, name: str, folder: Path, size: int) -> Iterator[Bench]:
         yield Bench(
             size,
             meter,
-            Server(backend.database, full_planner="WORKBOOK_TEST_MONGODB_URI" in os.environ),
+            Server(backend.database, full_planner=chosen_uri() is not None),
             {stores.OURS: backend, stores.LEAN: lean, stores.BASELINE: baseline, **peers},
             {
                 stores.OURS: stores.Buckets(backend, turns),

@@ -13,6 +13,12 @@ Client = pymongo.MongoClient[dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
+def mongodb_uri(embedded_uri: str) -> str:
+    """Return the embedded server, which is what these tests are about, whatever was chosen."""
+    return embedded_uri
+
+
+@pytest.fixture(scope="session")
 def client(mongodb_uri: str) -> Iterator[Client]:
     with pymongo.MongoClient(mongodb_uri) as client:
         yield client

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import struct
@@ -16,8 +15,6 @@ import pytest
 from embedded.support import Documents, found, make_index, stage
 from pymongo.errors import OperationFailure
 from pymongo.uri_parser import parse_uri
-
-CHOSEN = "MONGODB_URI" in os.environ
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from crewai import LLM
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from openai_server import serving
 from rich.console import Console
+from server import in_database
 
 from crewai_mongodb_memory import MongoDBStorageBackend
 from workbook import embedded, llm_failures
@@ -498,10 +499,13 @@ def test_a_committed_page_holds_no_widget(connection: Connection, user: str) -> 
 
 @pytest.fixture
 def at_prompt(
-    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mongodb_uri: str,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., tuple[int, str, str]]:
     """Return a function that pipes text into `python -m workbook chat`."""
-    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("MONGODB_URI", in_database(mongodb_uri, database_name))
 
     def run(piped: bytes | None, *options: str) -> tuple[int, str, str]:
         stdin = None if piped is None else io.TextIOWrapper(io.BytesIO(piped), "utf-8")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from crewai.memory.types import MemoryRecord
+from server import in_database
 
 from crewai_mongodb_memory import ConversationMemory, MongoDBStorageBackend
 from workbook import doctor
@@ -73,7 +74,7 @@ def test_the_doctor_finds_a_working_workbook_and_leaves_nothing_in_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("MONGODB_URI", mongodb_uri.replace("/?", f"/{database_name}?"))
+    monkeypatch.setenv("MONGODB_URI", in_database(mongodb_uri, database_name))
     assert doctor.main([]) == 0
     with MongoDBStorageBackend(mongodb_uri, database_name=database_name) as backend:
         assert backend.count() == 0
@@ -114,9 +115,9 @@ def test_a_broken_database_is_reported_with_its_damage(
 
 
 def test_a_name_that_no_database_can_have_is_a_finding(
-    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
+    mongodb_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("MONGODB_URI", in_database(mongodb_uri, database_name))
     found = doctor.check_contract("a b")
     assert not found.works
     assert "'a b'" in found.what

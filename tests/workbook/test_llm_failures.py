@@ -17,6 +17,7 @@ import pytest
 from crewai import LLM, Agent, Crew, Task
 from IPython.core.interactiveshell import InteractiveShell
 from openai_server import Refusal, serving
+from server import in_database
 
 from workbook import doctor, llm_failures, paths, steps
 from workbook.connect import connect
@@ -176,9 +177,11 @@ def tool() -> object:
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, mongodb_uri: str) -> Iterator[None]:
+def refused(
+    monkeypatch: pytest.MonkeyPatch, mongodb_uri: str, database_name: str
+) -> Iterator[None]:
     """Let `connect()` find a model whose key is refused."""
-    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("MONGODB_URI", in_database(mongodb_uri, database_name))
     with serving(openai_server.WRONG_KEY) as (url, _):
         monkeypatch.setenv("MODEL_BASE_URL", url)
         yield
