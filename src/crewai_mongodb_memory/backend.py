@@ -34,10 +34,10 @@ class MongoDBStorageBackend:
     """Stores CrewAI's memories in MongoDB and finds them by `$vectorSearch`.
 
     Give it to `Memory(storage=...)` with an embedder that gives 1,024 numbers (`dimensions`). It
-    satisfies `crewai.memory.storage.backend.StorageBackend`,
-    is safe to share between threads, and connects at the first call. The first write or search
-    creates the indexes; `ensure_vector_index()` also waits until search works and is the health
-    check to run before a crew. A copied or unpickled backend opens a client of its own.
+    satisfies `crewai.memory.storage.backend.StorageBackend`, is safe to share between threads, and
+    connects at the first call. The first write or search creates the indexes;
+    `ensure_vector_index()` also waits until search works and is the health check to run before a
+    crew. A copied or unpickled backend opens a client of its own.
 
     Every method raises `MemoryConnectionError` if the server cannot be reached, refuses the
     credentials, or `close()` was called, and `InvalidInputError` for an argument that cannot be
@@ -185,7 +185,7 @@ class MongoDBStorageBackend:
             EmbeddingDimensionMismatchError: If its vector has the wrong length.
             RecordsNotStoredError: If the server refused it.
         """
-        (record,) = _checked([record])
+        _checked([record])
         document = schema.to_document(record, self._scope_root)
         match = self._by_id(document.pop("_id"))
         with self._memories(prepare=True) as memories:
@@ -280,8 +280,8 @@ class MongoDBStorageBackend:
             min_score: Only records at least this similar, on the scale of the result.
 
         Returns:
-            Records and scores from 0 (unrelated or opposite) to 1 (same
-            direction): the scale that CrewAI's thresholds mean, where Atlas has (1 + cosine) / 2.
+            Records and scores from 0 (unrelated or opposite) to 1 (same direction): the scale that
+            CrewAI's thresholds mean, where Atlas has (1 + cosine) / 2.
 
         Raises:
             EmbeddingDimensionMismatchError: If the query's vector has the wrong length.
@@ -531,9 +531,12 @@ class MongoDBStorageBackend:
 
 def _checked(records: Any) -> list[MemoryRecord]:
     is_list = isinstance(records, list | tuple)
-    if not is_list or not all(isinstance(record, MemoryRecord) for record in records):
+    wrong = (
+        [each for each in records if not isinstance(each, MemoryRecord)] if is_list else [records]
+    )
+    if wrong:
         raise InvalidInputError(
-            f"save() takes a list of MemoryRecord, and update() one, not {type(records).__name__}"
+            f"save() takes a list of MemoryRecord, and update() one, not {type(wrong[0]).__name__}"
         )
     return list(records)
 

@@ -26,6 +26,7 @@ NARROWEST, WIDEST = 60, 100
 SERVER_SELECTION_TIMEOUT_MS = 8_000
 VECTOR_START = 3
 LONGEST_TEXT = 100
+SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 
 # The names of the data contract (EDD.md) and of the demo's scope, written out so that this module
 # needs no CrewAI; a test compares them with the code that writes them.
@@ -81,9 +82,12 @@ def _run(database: str | None) -> int:
 
 
 def _named(client: MongoClient[dict[str, Any]]) -> str:
-    """Return the database that the sessions chose: see `crewai_mongodb_memory.connection`."""
+    """Return the database that the sessions chose, by the rule of `named_database`.
+
+    That function is not called, since its package imports CrewAI; a test compares the two.
+    """
     name = client.get_default_database(DATABASE).name
-    return DATABASE if name == "admin" else name
+    return DATABASE if name in SYSTEM_DATABASES else name
 
 
 def _reach(uri: str) -> None:

@@ -1,12 +1,18 @@
-"""Text for a terminal: what users and models wrote must be read, and never steer the screen."""
+"""A terminal, and text for it: what users and models wrote must be read, and never steer it."""
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 from rich.text import Text
 
 KEPT = "\n\t"
+
+
+def is_terminal() -> bool:
+    """Tell whether somebody types and reads at a terminal: either stream may be closed or piped."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
 
 
 def printable(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from workbook import embedded, paths
 from workbook.chat.commands import decision
+from workbook.printable import is_terminal
 
 BESIDES = (paths.CHAT_HISTORY, paths.CREWAI)
 
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
     if not kept(home):
         print(f"There is nothing to delete in {home}")
         return 0
-    if not options.yes and _is_terminal() and not _agreed(home):
+    if not options.yes and is_terminal() and not _agreed(home):
         print("Nothing was deleted.")
         return 1
     try:
@@ -64,10 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--home", type=Path, help="the folder of the data (.workbook)")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     return parser
-
-
-def _is_terminal() -> bool:
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
 
 
 def _agreed(home: Path) -> bool:

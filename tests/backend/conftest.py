@@ -65,9 +65,20 @@ def commands() -> Commands:
 
 
 @pytest.fixture
-def logged(make_backend: MakeBackend, commands: Commands) -> MongoDBStorageBackend:
+def make_ready(make_backend: MakeBackend) -> MakeBackend:
+    """Return a function that makes further backends, their indexes created."""
+
+    def make(**settings: Any) -> MongoDBStorageBackend:
+        backend = make_backend(**settings)
+        backend.ensure_vector_index()
+        return backend
+
+    return make
+
+
+@pytest.fixture
+def logged(make_ready: MakeBackend, commands: Commands) -> MongoDBStorageBackend:
     """Return a backend whose commands are in `commands`, its indexes created."""
-    backend = make_backend(event_listeners=[commands])
-    backend.ensure_vector_index()
+    backend = make_ready(event_listeners=[commands])
     commands.sent.clear()
     return backend

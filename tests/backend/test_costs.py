@@ -26,19 +26,15 @@ def meter() -> Meter:
 
 
 @pytest.fixture
-def metered(make_backend: Any, meter: Meter) -> MongoDBStorageBackend:
+def metered(make_ready: Any, meter: Meter) -> MongoDBStorageBackend:
     """Return a backend whose calls `meter` can count, its indexes created."""
-    backend = make_backend(event_listeners=[meter])
-    backend.ensure_vector_index()
-    return backend
+    return make_ready(event_listeners=[meter])
 
 
 @pytest.fixture
-def lean(make_backend: Any, meter: Meter) -> MongoDBStorageBackend:
+def lean(make_ready: Any, meter: Meter) -> MongoDBStorageBackend:
     """Return the same one, with results that leave the vectors out."""
-    backend = make_backend(event_listeners=[meter], vectors_in_results=False)
-    backend.ensure_vector_index()
-    return backend
+    return make_ready(event_listeners=[meter], vectors_in_results=False)
 
 
 def cost(meter: Meter, call: Call) -> Cost:

@@ -292,7 +292,13 @@ def test_the_parent_does_without_crewai() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "database"), [("", "crewai_memory"), ("admin", "crewai_memory"), ("alex", "alex")]
+    ("path", "database"),
+    [
+        ("", "crewai_memory"),
+        ("admin", "crewai_memory"),
+        ("local", "crewai_memory"),
+        ("alex", "alex"),
+    ],
 )
 def test_the_documents_shown_are_of_the_database_that_the_sessions_chose(
     path: str, database: str

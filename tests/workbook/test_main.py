@@ -159,7 +159,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise EOFError
         return typed.pop(0)
 
-    monkeypatch.setattr(reset, "_is_terminal", lambda: True)
+    monkeypatch.setattr(reset, "is_terminal", lambda: True)
     monkeypatch.setattr("builtins.input", answered)
     return typed
 

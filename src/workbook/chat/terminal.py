@@ -14,7 +14,7 @@ from rich.text import Text
 
 from workbook import paths
 from workbook.chat.commands import COMMANDS
-from workbook.printable import as_text
+from workbook.printable import as_text, is_terminal
 from workbook.quiet import hidden_logs
 from workbook.show.hits import bar
 
@@ -122,8 +122,7 @@ def _lines(screen: Console) -> Iterator[str]:
     """Return the lines that are typed, or else those that are piped in."""
     if not sys.stdin:  # closed, as by `<&-`
         return iter(())
-    is_terminal = sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()
-    return _typed(screen) if is_terminal else _piped(screen)
+    return _typed(screen) if is_terminal() else _piped(screen)
 
 
 def _piped(screen: Console) -> Iterator[str]:
